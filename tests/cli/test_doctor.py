@@ -12,7 +12,7 @@ import pytest
 from medley import process
 from medley.cli.agent import state
 from medley.command import Command
-from medley.doctor import case
+from medley.doctor import examination
 from medley.transcript import format_transcript, parse_transcript
 from tests.host.health.cases import answers
 from tests.host.recordings import HOSTS
@@ -113,7 +113,7 @@ def test_this_host_is_examined_and_mended(tmp_path: Path) -> None:
 def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The answers of an Orin in MODE_30W, and programs that note how they were called."""
     said = parse_transcript((HOSTS / "faults" / "orin-r36-30w.txt").read_text())
-    monkeypatch.setattr(case, "read_answers", lambda _: said)
+    monkeypatch.setattr(examination, "read_answers", lambda _: said)
     noted = tmp_path / "called"
     for name in ("nvpmodel", "jetson_clocks", "sudo"):
         program = tmp_path / "bin" / name
@@ -161,7 +161,7 @@ def test_a_transcript_cannot_be_fixed(run: Run) -> None:
 def test_an_errand_that_cannot_mend_says_what_to_type() -> None:
     asked = {"words": ["sh", "-c", "echo no; exit 3"], "unasked": [], "root": os.geteuid() == 0}
     with raises_problem("sh -c echo no; exit 3", cause="no", fix="sh -c echo no; exit 3"):
-        case.apply_fix(asked, lambda _: None)
+        examination.apply_fix(asked, lambda _: None)
 
 
 def test_a_virtualenv_of_ones_own_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from medley.cluster.cluster_file import ClusterHost
-from medley.doctor.case import build_case
-from medley.doctor.checks import Case
+from medley.doctor.checks import Examination
+from medley.doctor.examination import build_examination
 from medley.errors import Problem
 from medley.host import facts, health
 from medley.host.facts import network, system
@@ -50,23 +50,23 @@ class Fault(NamedTuple):
     rule: str
     summary: str
     """Words of the check's summary."""
-    case: Callable[[], Case]
+    case: Callable[[], Examination]
     state: str = "wrong"
     fix: str = ""
 
 
-def with_(name: str, **fields: Any) -> Callable[[], Case]:
+def with_(name: str, **fields: Any) -> Callable[[], Examination]:
     """Return a case of one host; `overrides` replaces answers by their questions."""
     overrides = fields.pop("overrides", None)
     return lambda: case_of({name: overrides}, **fields)
 
 
-def pair(overrides: Mapping[str, Any] | None = None, **fields: Any) -> Callable[[], Case]:
+def pair(overrides: Mapping[str, Any] | None = None, **fields: Any) -> Callable[[], Examination]:
     """Return a case of two Sparks on a cable; `overrides` are of the first."""
     return lambda: case_of({"spark-pair-a": overrides, "spark-pair-b": None}, **fields)
 
 
-def cluster_pair(**fields: Any) -> Callable[[], Case]:
+def cluster_pair(**fields: Any) -> Callable[[], Examination]:
     """Return the pair as a cluster that answered; `fields` are of the second's greeting."""
     greetings = {"spark-pair-a": GREETING, "spark-pair-b": {**GREETING, **fields}}
     return pair(greetings=greetings, digest=GREETING["medley"], head="spark-pair-a", connection_problems={})
@@ -83,7 +83,7 @@ def links(name: str, *changes: tuple[str, str]) -> dict[str, str]:
     return {network.LINKS_QUESTION: output}
 
 
-def pair_without_gids() -> Case:
+def pair_without_gids() -> Examination:
     """The first of a pair, whose ports have no GID of an IPv4 address."""
     case = case_of(PAIR)
     first = case.hosts["spark-pair-a"]
@@ -92,7 +92,7 @@ def pair_without_gids() -> Case:
     return case.replace(hosts={**case.hosts, "spark-pair-a": bare})
 
 
-def pair_without_addresses() -> Case:
+def pair_without_addresses() -> Examination:
     """The pair with its cable in, and no address on it."""
     fast = ("enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1")
     hosts = {}
@@ -105,19 +105,19 @@ def pair_without_addresses() -> Case:
             tuple(port.replace(gids=()) for port in host.facts.rdma),
         )
         hosts[name] = host.replace(facts=host.facts.replace(net=net, rdma=ports))
-    return build_case(hosts)
+    return build_examination(hosts)
 
 
-def pair_with_slow_link() -> Case:
+def pair_with_slow_link() -> Examination:
     """The pair, of whose links the first's has agreed on a lower speed."""
     case = case_of(PAIR)
     first = case.hosts["spark-pair-a"]
     links = tuple(link.replace(mbit=40_000) if link.mbit else link for link in first.facts.net.links)
     slow = first.replace(facts=first.facts.replace(net=first.facts.net.replace(links=links)))
-    return build_case({**case.hosts, "spark-pair-a": slow})
+    return build_examination({**case.hosts, "spark-pair-a": slow})
 
 
-def pair_with_crossed_addresses() -> Case:
+def pair_with_crossed_addresses() -> Examination:
     """The pair with the addresses of the second's halves exchanged, and an NCCL that minds."""
     exchange = {
         "192.168.100.11": "(first)",
@@ -131,7 +131,7 @@ def pair_with_crossed_addresses() -> Case:
     return case_of(PAIR, moves={"spark-pair-b": exchange}, wishes=wishes)
 
 
-def two_workstations(overrides: Mapping[str, Any]) -> Callable[[], Case]:
+def two_workstations(overrides: Mapping[str, Any]) -> Callable[[], Examination]:
     """Two with RoCE, and GPUs that RDMA can read."""
     second_addresses = {
         "192.168.100.30": "192.168.100.31",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from medley.cluster.cluster_file import ClusterHost
-from medley.doctor.case import build_case_from_transcripts
-from medley.doctor.checks import Case, Check
+from medley.doctor.checks import Check, Examination
+from medley.doctor.examination import examine_transcripts
 from medley.doctor.registry import RULES
 from medley.host import health
 from medley.host.health import access, gpu, kernel, software
@@ -36,7 +36,7 @@ from tests.doctor.faults import (
 from tests.host.health.cases import ROOM, answers, case_of, df, old
 
 
-def checks_of(rule: str, case: Case) -> list[Check]:
+def checks_of(rule: str, case: Examination) -> list[Check]:
     (run,) = (candidate.run for candidate in RULES if candidate.name == rule)
     return list(run(case))
 
@@ -95,7 +95,7 @@ SOUND_OF = tuple(
 
 
 @pytest.mark.parametrize(("rule", "case"), SOUND_OF, ids=[rule for rule, _ in SOUND_OF])
-def test_a_sound_host_is_told_to_be_so(rule: str, case: Callable[[], Case]) -> None:
+def test_a_sound_host_is_told_to_be_so(rule: str, case: Callable[[], Examination]) -> None:
     results = checks_of(rule, case())
     assert results
     assert {check.state for check in results} == {"ok"}, [check.summary for check in results]
@@ -234,7 +234,7 @@ def test_a_ray_in_a_container_of_docker_is_the_members() -> None:
 def test_a_transcript_without_the_clusters_of_its_rays_leaves_it_open() -> None:
     transcript = dict(answers("spark", {health.PROCESSES_QUESTION: "own 40 raylet\n"}))
     del transcript[health.CLUSTERS_QUESTION]
-    (check,) = checks_of("leftovers", build_case_from_transcripts({"spark": transcript}))
+    (check,) = checks_of("leftovers", examine_transcripts({"spark": transcript}))
     assert check.state == "unknown"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from medley.doctor.case import build_case, examine_host
-from medley.doctor.checks import Case, ExaminedHost
+from medley.doctor.checks import Examination, ExaminedHost
+from medley.doctor.examination import build_examination, examine_host
 from medley.doctor.registry import run_checks
 from medley.host import health
 from medley.host.health import access, software
@@ -42,19 +42,19 @@ EXTRA_FAULTS = (
 )
 
 
-def rebuild_case(case: Case, answers: Mapping[str, Transcript]) -> Case:
+def rebuild_case(case: Examination, answers: Mapping[str, Transcript]) -> Examination:
     """Return the case with other answers of its hosts."""
     hosts = {
         name: examine_host(name, answers[name], member=host.member, greeting=host.greeting)
         for name, host in case.hosts.items()
     }
-    rebuilt_case = build_case(hosts, case.network_options, head=case.head)
+    rebuilt_case = build_examination(hosts, case.network_options, head=case.head)
     return case.replace(
         hosts=hosts, fabric=rebuilt_case.fabric, network_problems=rebuilt_case.network_problems
     )
 
 
-def list_fixes(case: Case, rule_name: str) -> list[str]:
+def list_fixes(case: Examination, rule_name: str) -> list[str]:
     results = run_checks(case)
     return [check.problem.fix for rule, check in results if check.problem and rule.name == rule_name]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.doctor import report
-from medley.doctor.case import build_case_from_transcripts
+from medley.doctor.examination import examine_transcripts
 from medley.doctor.registry import run_checks
 from medley.transcript import Answer, Transcript, parse_transcript
 from tests.host.health.cases import sound
@@ -63,8 +63,8 @@ RINGS: Mapping[tuple[str, ...], RulesByHost] = {
     ("spark-ring-a", "spark-ring-b", "spark-ring-c", "thor-r38"): NOTHING,
     ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c", "spark-ring4-d"): {"all": ("ring",)},
 }
-GROUP_SUBJECT = {**EXPECTED, **RINGS}
-GROUPS = pytest.mark.parametrize("names", GROUP_SUBJECT, ids="+".join)
+ALL_HOSTS = {**EXPECTED, **RINGS}
+GROUPS = pytest.mark.parametrize("names", ALL_HOSTS, ids="+".join)
 
 
 def find_cluster_file(name: str) -> Path:
@@ -85,9 +85,7 @@ def read_complete_recording(name: str) -> Transcript:
 
 
 def find_failures(answers: Mapping[str, Transcript]) -> dict[str, tuple[str, ...]]:
-    rows = [
-        (rule, check) for rule, check in run_checks(build_case_from_transcripts(answers)) if check.problem
-    ]
+    rows = [(rule, check) for rule, check in run_checks(examine_transcripts(answers)) if check.problem]
     assert all(check.problem and check.problem.cause and check.problem.fix for _, check in rows)
     assert report.compute_exit_code(rows) == any(check.state == "wrong" for _, check in rows)
     hosts = dict.fromkeys(check.host for _, check in rows)
@@ -96,16 +94,16 @@ def find_failures(answers: Mapping[str, Transcript]) -> dict[str, tuple[str, ...
 
 @GROUPS
 def test_its_fault_and_nothing_else(names: tuple[str, ...]) -> None:
-    assert find_failures({name: read_recording(name) for name in names}) == GROUP_SUBJECT[names]
+    assert find_failures({name: read_recording(name) for name in names}) == ALL_HOSTS[names]
 
 
 @GROUPS
 def test_the_same_where_everything_was_asked(names: tuple[str, ...]) -> None:
-    assert find_failures({name: read_complete_recording(name) for name in names}) == GROUP_SUBJECT[names]
+    assert find_failures({name: read_complete_recording(name) for name in names}) == ALL_HOSTS[names]
 
 
 def test_no_recording_of_a_fault_is_forgotten() -> None:
-    used = {name for names in GROUP_SUBJECT for name in names}
+    used = {name for names in ALL_HOSTS for name in names}
     assert {path.stem for path in FAULTS.glob("*.txt")} <= used
 
 

@@ -12,7 +12,7 @@ from medley.doctor.registry import run_checks
 from tests.explain.test_explain import of
 from tests.host.health.cases import case_of
 
-GROUP_NAME = ("spark-mtu-mismatch", "spark-pair-b")
+ALL_HOSTS_NAME = ("spark-mtu-mismatch", "spark-pair-b")
 
 
 def test_of_one_host_no_place_is_named() -> None:
@@ -22,7 +22,7 @@ def test_of_one_host_no_place_is_named() -> None:
 
 
 def test_the_table_is_json_and_counts() -> None:
-    results = tuple(run_checks(case_of(dict.fromkeys(GROUP_NAME))))
+    results = tuple(run_checks(case_of(dict.fromkeys(ALL_HOSTS_NAME))))
     table = json.loads(json.dumps(report.build_table(results)))
     assert table["counts"]["wrong"] == 2
     assert sum(table["counts"].values()) == len(table["checks"]) == len(results)
@@ -31,14 +31,14 @@ def test_the_table_is_json_and_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "status"), [(GROUP_NAME, 1), (("spark-pair-a", "spark-pair-b"), 0), (("spark-pcie-x2",), 0)]
+    ("names", "status"), [(ALL_HOSTS_NAME, 1), (("spark-pair-a", "spark-pair-b"), 0), (("spark-pcie-x2",), 0)]
 )
 def test_only_what_is_wrong_is_an_error(names: tuple[str, ...], status: int) -> None:
     assert report.compute_exit_code(tuple(run_checks(case_of(dict.fromkeys(names))))) == status
 
 
 def test_a_mend_is_shown_as_it_is_pasted() -> None:
-    fixes = report.list_fixes(tuple(run_checks(case_of(dict.fromkeys(GROUP_NAME)))))
+    fixes = report.list_fixes(tuple(run_checks(case_of(dict.fromkeys(ALL_HOSTS_NAME)))))
     assert [fix.arguments[4] for fix in fixes] == ["enp1s0f1np1", "enP2p1s0f1np1"]
     assert all(fix.consent_arguments == ("--yes",) and fix.needs_root for fix in fixes)
     drop_caches = Fix("x", ("sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"), needs_root=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.doctor.checks import Case, Check, ExaminedHost
+from medley.doctor.checks import Check, Examination, ExaminedHost
 from medley.doctor.registry import RULES
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
@@ -133,4 +133,4 @@ def variables(hosts: Mapping[str, Facts]) -> dict[str, str]:
 def checks(rule: str, facts: Facts) -> list[Check]:
     host = ExaminedHost("h1", facts, Health(gpus=STUCK), find_kind(facts))
     (look,) = (each.run for each in RULES if each.name == rule)
-    return list(look(Case({"h1": host})))
+    return list(look(Examination({"h1": host})))

@@ -14,15 +14,15 @@ from medley.cli.output import fit, paint, print_message, print_result
 from medley.cli.progress import start_progress
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
-from medley.doctor.case import (
+from medley.doctor.checks import ALL_HOSTS_NAME, Check, Examination, Rule, State
+from medley.doctor.examination import (
     apply_fix_on_host,
-    build_case_from_transcripts,
     examine_cluster,
     examine_this_host,
+    examine_transcripts,
     fit_model,
     read_cluster,
 )
-from medley.doctor.checks import GROUP_NAME, Case, Check, Rule, State
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.host.kind import read_answers_by_host
@@ -62,9 +62,7 @@ class DoctorVerb(ClusterVerb):
                 else f"medley doctor; or only there: ssh {quote(more[0])} medley doctor",
             )
         if files:
-            return self._print(
-                *self._run_checks(build_case_from_transcripts(read_answers_by_host(files)), files)
-            )
+            return self._print(*self._run_checks(examine_transcripts(read_answers_by_host(files)), files))
         group = read_cluster(self.cluster, tuple(self.without))
         with Fleet(group, start_progress()) if group else nullcontext() as fleet:
             return self._examine_fleet(fleet)
@@ -72,28 +70,30 @@ class DoctorVerb(ClusterVerb):
     def _examine_fleet(self, fleet: Fleet | None) -> int:
         """Check hosts that answer; with --fix change them, and check again."""
 
-        def examine() -> tuple[Case, CheckedRules]:
+        def examine() -> tuple[Examination, CheckedRules]:
             return self._run_checks(
                 examine_this_host(platform.node())
                 if fleet is None
                 else examine_cluster(fleet, start_progress())
             )
 
-        case, checked_rules = examine()
+        examination, checked_rules = examine()
         if self.fix and self._apply_fixes(checked_rules, fleet):
             print_message("checking again")
-            case, checked_rules = examine()
-        return self._print(case, checked_rules)
+            examination, checked_rules = examine()
+        return self._print(examination, checked_rules)
 
-    def _run_checks(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, CheckedRules]:
+    def _run_checks(
+        self, examination: Examination, files: tuple[str, ...] = ()
+    ) -> tuple[Examination, CheckedRules]:
         if self.model:
-            case = case.replace(
-                model_fit=fit_model(self.model, case, self.typed_words, files, start_progress())
+            examination = examination.replace(
+                model_fit=fit_model(self.model, examination, self.typed_words, files, start_progress()),
             )
-        return case, tuple(run_checks(case))
+        return examination, tuple(run_checks(examination))
 
-    def _print(self, case: Case, checked_rules: CheckedRules) -> int:
-        lines = list_lines(case, checked_rules, verbose=self.verbose, brief=self.brief)
+    def _print(self, examination: Examination, checked_rules: CheckedRules) -> int:
+        lines = list_lines(examination, checked_rules, verbose=self.verbose, brief=self.brief)
         if not (sys.stdout.encoding or "").lower().startswith("utf"):
             lines = (line.translate(_ASCII_SIGNS) for line in lines)
         print_result(report.build_table(checked_rules), lines, as_json=self.as_json)
@@ -123,17 +123,21 @@ def _ask_consent() -> bool:
 
 
 def list_lines(
-    case: Case, checked_rules: CheckedRules, *, verbose: bool = False, brief: bool = False
+    examination: Examination, checked_rules: CheckedRules, *, verbose: bool = False, brief: bool = False
 ) -> Iterator[str]:
     """Yield by host errors, then warnings, each with cause and fix; then the counts of the others."""
-    only_host = None if case.has_several_hosts else next(iter(case.hosts), None)
-    by_host: dict[str, list[tuple[Rule, Check]]] = {name: [] for name in (*case.hosts, *case.silent_hosts)}
+    only_host = None if examination.has_several_hosts else next(iter(examination.hosts), None)
+    by_host: dict[str, list[tuple[Rule, Check]]] = {
+        name: [] for name in (*examination.hosts, *examination.silent_hosts)
+    }
     for rule, check in checked_rules:
         by_host.setdefault(only_host or check.host, []).append((rule, check))
     for name, host_rules in by_host.items():
-        host_lines = list(_list_host_lines(host_rules, verbose=verbose or name == GROUP_NAME, brief=brief))
+        host_lines = list(
+            _list_host_lines(host_rules, verbose=verbose or name == ALL_HOSTS_NAME, brief=brief)
+        )
         if host_lines:
-            yield _format_headline(name, case)
+            yield _format_headline(name, examination)
             yield from host_lines
     counts = Counter(check.state for _, check in checked_rules)
     parts = (
@@ -144,7 +148,7 @@ def list_lines(
     hint = "" if verbose else paint("   all checks: --verbose", "dim")
     if not brief or counts["wrong"] or counts["better"]:
         yield ""
-    yield f"{_format_count(len(by_host) - (GROUP_NAME in by_host), 'hosts')}: {', '.join(parts)}{hint}"
+    yield f"{_format_count(len(by_host) - (ALL_HOSTS_NAME in by_host), 'hosts')}: {', '.join(parts)}{hint}"
 
 
 def _list_host_lines(host_rules: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> Iterator[str]:
@@ -187,9 +191,9 @@ def _format_line(state: State, text: str) -> str:
     return fit(f"  {sign} {text}", hanging_indent=4).replace(sign, paint(sign, color), 1)
 
 
-def _format_headline(name: str, case: Case) -> str:
+def _format_headline(name: str, examination: Examination) -> str:
     """Return the host's kind, system, driver and CUDA, as far as they are known."""
-    host, shown = case.hosts.get(name), "cluster" if name == GROUP_NAME else name
+    host, shown = examination.hosts.get(name), "cluster" if name == ALL_HOSTS_NAME else name
     if host is None:
         return paint(shown, "bold")
     driver = host.facts.driver

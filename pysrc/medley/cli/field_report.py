@@ -13,8 +13,8 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import Fleet, is_this_host
 from medley.doctor import report as doctor_report
-from medley.doctor.case import examine_cluster, examine_this_host
-from medley.doctor.checks import GROUP_NAME, Case
+from medley.doctor.checks import ALL_HOSTS_NAME, Examination
+from medley.doctor.examination import examine_cluster, examine_this_host
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.measurement.bench.load import BenchLoad
@@ -103,10 +103,10 @@ def write_field_report(options: FieldReportOptions, progress: Progress) -> None:
 
 
 def _measure(options: FieldReportOptions, draft: Draft) -> None:
-    case, others = _examine_hosts(options, draft)
+    examination, others = _examine_hosts(options, draft)
     for name in others:
         with draft.step(f"link to {name}"):
-            _add_link(options, draft, name, case)
+            _add_link(options, draft, name, examination)
     with _bring_cluster_up(options, draft):
         member, server = membership.find_membership(), find_ready_server()
         alive_count = sum(node["alive"] for node in member.ask("read")["nodes"]) if member else 1
@@ -128,24 +128,24 @@ OtherHosts = Mapping[str, tuple[str, ...]]
 """All names of each other host."""
 
 
-def _examine_hosts(options: FieldReportOptions, draft: Draft) -> tuple[Case, OtherHosts]:
+def _examine_hosts(options: FieldReportOptions, draft: Draft) -> tuple[Examination, OtherHosts]:
     known_cluster, others = options.cluster, {}
     if known_cluster is None:
-        case = examine_this_host(platform.node())
+        examination = examine_this_host(platform.node())
     else:
         with Fleet(known_cluster, draft.progress) as fleet:
-            case = examine_cluster(fleet, draft.progress)
+            examination = examine_cluster(fleet, draft.progress)
         others = {
             name: (
                 name,
                 str(host.greeting.get("host", "")),
                 *_list_host_names(known_cluster.get_ssh_target(name)),
             )
-            for name, host in case.hosts.items()
+            for name, host in examination.hosts.items()
             if not is_this_host(known_cluster, name)
         }
-    _describe_hosts(draft, case, others, known_cluster)
-    return case, others
+    _describe_hosts(draft, examination, others, known_cluster)
+    return examination, others
 
 
 def _list_host_names(target: str) -> Iterator[str]:
@@ -155,27 +155,29 @@ def _list_host_names(target: str) -> Iterator[str]:
         yield name
 
 
-def _describe_hosts(draft: Draft, case: Case, others: OtherHosts, known_cluster: Cluster | None) -> None:
-    ordered = [*(name for name in case.hosts if name not in others), *others]
-    hosts = {name: case.hosts[name] for name in ordered}
+def _describe_hosts(
+    draft: Draft, examination: Examination, others: OtherHosts, known_cluster: Cluster | None
+) -> None:
+    ordered = [*(name for name in examination.hosts if name not in others), *others]
+    hosts = {name: examination.hosts[name] for name in ordered}
     answers = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
     targets = [known_cluster.get_ssh_target(name) for name in others] if known_cluster else []
     users = [target.rpartition("@")[0].rpartition("/")[2] for target in targets]
-    draft.describe(answers, others, users, case.network_options)
-    draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
-    if case.fabric:
+    draft.describe(answers, others, users, examination.network_options)
+    draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(examination))))
+    if examination.fabric:
         facts = {name: host.facts for name, host in hosts.items()}
-        draft.parts["fabric"] = draft.redact(fabric_report.build_fabric_table(case.fabric, facts))
-    for name, problem in {**case.silent_hosts, **case.network_problems}.items():
-        draft.skip("network" if name == GROUP_NAME else f"host {name}", problem)
+        draft.parts["fabric"] = draft.redact(fabric_report.build_fabric_table(examination.fabric, facts))
+    for name, problem in {**examination.silent_hosts, **examination.network_problems}.items():
+        draft.skip("network" if name == ALL_HOSTS_NAME else f"host {name}", problem)
     draft.save()
 
 
-def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) -> None:
-    endpoint = case.fabric.endpoints.get(name) if case.fabric else None
+def _add_link(options: FieldReportOptions, draft: Draft, name: str, examination: Examination) -> None:
+    endpoint = examination.fabric.endpoints.get(name) if examination.fabric else None
     if options.cluster is None or endpoint is None:
         raise Problem("no link to measure", cause="these hosts share no network", fix="medley doctor")
-    own_facts, progress = case.hosts[next(iter(draft.report_names))].facts, draft.progress
+    own_facts, progress = examination.hosts[next(iter(draft.report_names))].facts, draft.progress
     measurement = measure_cluster_link(
         options.cluster, name, endpoint.address, own_facts, seconds=_LINK_TEST_S, progress=progress
     )

@@ -24,7 +24,7 @@ class FactsVerb(Verb):
     def main(self, *more: str) -> None:
         files = (*self.replayed, *more)
         if self.as_transcript:
-            from medley.doctor.case import read_answers
+            from medley.doctor.examination import read_answers
 
             if len(files) > 1:
                 raise Problem(

@@ -20,7 +20,7 @@ from medley.transcript import Transcript
 from medley.values import Value
 
 State = Literal["ok", "better", "wrong", "unknown"]
-GROUP_NAME = "all"
+ALL_HOSTS_NAME = "all"
 """The host name of a check that concerns the whole group."""
 NOT_RECORDED = "not in this transcript; medley facts --transcript records it now"
 _Part = TypeVar("_Part")
@@ -55,7 +55,7 @@ class Check(Value):
 
 
 class Subject(Value):
-    """The host, or GROUP_NAME, that a check reports about."""
+    """The host, or ALL_HOSTS_NAME, that a check reports about."""
 
     name: str
 
@@ -86,7 +86,7 @@ class Subject(Value):
         return Fix(self.name, arguments, consent_arguments, needs_root)
 
 
-GROUP_SUBJECT = Subject(GROUP_NAME)
+ALL_HOSTS = Subject(ALL_HOSTS_NAME)
 
 
 class ExaminedHost(Subject):
@@ -125,14 +125,14 @@ class ExaminedHost(Subject):
         return bool(self.health.compilers and self.health.compilers.is_pinned)
 
 
-class Case(Value):
+class Examination(Value):
     """Everything that the checks read: the hosts of a group, their network, and the connections tried."""
 
     hosts: Mapping[str, ExaminedHost]
     network_options: NetworkOptions = field(default_factory=NetworkOptions)
     fabric: Fabric | None = None
     network_problems: Mapping[str, Problem] = field(default_factory=dict)
-    """Why the hosts, or some of them, share no network; by host, or GROUP_NAME."""
+    """Why the hosts, or some of them, share no network; by host, or ALL_HOSTS_NAME."""
     head: str | None = None
     silent_hosts: Mapping[str, Problem] = field(default_factory=dict)
     """Hosts that did not answer or could not be reached, with the reason."""
@@ -150,23 +150,25 @@ class Case(Value):
 
 
 class Rule(Value):
-    """A named check of a case; docs/reference/doctor-checks.md says when it fails, and the fix."""
+    """A named check of an examination; docs/reference/doctor-checks.md says when it fails, and the fix."""
 
     name: str
     topic: str
     """Its subject in a few words, as `clock difference`."""
-    run: Callable[[Case], Iterator[Check]]
+    run: Callable[[Examination], Iterator[Check]]
 
 
-def case_check(name: str, topic: str) -> Callable[[Callable[[Case], Iterator[Check]]], Rule]:
-    """Turn a function that examines the whole case into a Rule."""
+def all_hosts_check(name: str, topic: str) -> Callable[[Callable[[Examination], Iterator[Check]]], Rule]:
+    """Turn a function that examines all hosts together into a Rule."""
     return lambda examine: Rule(name, topic, examine)
 
 
 def host_check(name: str, topic: str) -> Callable[[Callable[[ExaminedHost], Iterator[Check]]], Rule]:
     """Turn a function that examines one host into a Rule over all hosts."""
     return lambda examine: Rule(
-        name, topic, lambda case: (check for host in case.hosts.values() for check in examine(host))
+        name,
+        topic,
+        lambda examination: (check for host in examination.hosts.values() for check in examine(host)),
     )
 
 
@@ -176,8 +178,8 @@ def health_check(
     """Turn a function that examines a part of a host's health into a Rule; old transcripts lack the part."""
 
     def build_rule(examine: Callable[[ExaminedHost, _Part], Iterator[Check]]) -> Rule:
-        def run(case: Case) -> Iterator[Check]:
-            for host in case.hosts.values():
+        def run(examination: Examination) -> Iterator[Check]:
+            for host in examination.hosts.values():
                 part = get_part(host.health)
                 yield from [host.report_unknown(NOT_RECORDED)] if part is None else examine(host, part)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from medley.doctor.checks import NOT_RECORDED, Case, Check, case_check
+from medley.doctor.checks import NOT_RECORDED, Check, Examination, all_hosts_check
 from medley.planner.device_history import (
     build_slower_than_equal_finding,
     find_slow_devices,
@@ -11,21 +11,21 @@ from medley.planner.device_history import (
 )
 
 
-@case_check("speed", "speed of devices and links")
-def speed(case: Case) -> Iterator[Check]:
+@all_hosts_check("speed", "speed of devices and links")
+def speed(examination: Examination) -> Iterator[Check]:
     """Compare the newest record of each host's history; servers and collective-test write these records."""
-    records = {name: parse_records(host.health.speeds or ()) for name, host in case.hosts.items()}
+    records = {name: parse_records(host.health.speeds or ()) for name, host in examination.hosts.items()}
     devices = {
         (name, device.index): device.replace(host=name)
         for name, history in records.items()
         for device in (history[-1].devices if history else ())
     }
-    kinds = {name: host.kind.name if host.kind else None for name, host in case.hosts.items()}
+    kinds = {name: host.kind.name if host.kind else None for name, host in examination.hosts.items()}
     comparisons = [
         (device.host, build_slower_than_equal_finding(device, best, kinds[device.host]))
         for device, best in find_slow_devices(devices.values())
     ]
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         if host.health.speeds is None:
             yield host.report_unknown(NOT_RECORDED)
         elif not records[name]:

@@ -7,11 +7,11 @@ from typing import Literal
 
 from medley.doctor.checks import (
     NOT_RECORDED,
-    Case,
     Check,
+    Examination,
     ExaminedHost,
     State,
-    case_check,
+    all_hosts_check,
     health_check,
     host_check,
 )
@@ -237,12 +237,12 @@ def _is_version_at_least(version: str, minimum: str) -> bool:
     return numbers >= minimum_numbers
 
 
-@case_check("compiler", "gcc, Python headers, CUDA toolkit")
-def compilers(case: Case) -> Iterator[Check]:
+@all_hosts_check("compiler", "gcc, Python headers, CUDA toolkit")
+def compilers(examination: Examination) -> Iterator[Check]:
     """Check for gcc, which Triton and torch run, and for nvcc, which compiles kernels at run time."""
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         if host.gpu_kind is not None:
-            yield _check_compilers(host, host.gpu_kind, case.engine)
+            yield _check_compilers(host, host.gpu_kind, examination.engine)
 
 
 def _check_compilers(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from medley.cluster.cluster_file import CLUSTER_FILE
-from medley.doctor.checks import NOT_RECORDED, Case, Check, ExaminedHost, case_check
+from medley.doctor.checks import NOT_RECORDED, Check, Examination, ExaminedHost, all_hosts_check
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import engine_source
 from medley.errors import Problem
@@ -14,10 +14,10 @@ _LOCAL_LINK_PREFIXES = ("lo", "docker", "br-", "veth", "virbr", "cni", "tailscal
 """Beginnings of the names of links that do not reach other hosts."""
 
 
-@case_check("by-hand", "variables set by hand")
-def variables(case: Case) -> Iterator[Check]:
+@all_hosts_check("by-hand", "variables set by hand")
+def variables(examination: Examination) -> Iterator[Check]:
     """Check that they name existing addresses, links and devices, and do not switch RDMA off."""
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         if host.health.settings is None:
             yield host.report_unknown(NOT_RECORDED)
             continue
@@ -27,9 +27,13 @@ def variables(case: Case) -> Iterator[Check]:
             *_check_links(host, values),
             *_check_devices(host, values),
             *_check_cuda(host, values),
-            *_check_unread(case, host),
+            *_check_unread(examination, host),
         ]
-        if case.fabric and case.fabric.transport == "rdma" and (end := case.fabric.endpoints.get(name)):
+        if (
+            examination.fabric
+            and examination.fabric.transport == "rdma"
+            and (end := examination.fabric.endpoints.get(name))
+        ):
             results += _check_rdma(host, values, end)
         yield from results or [host.report_ok(_summarize_variables(host, values))]
 
@@ -100,19 +104,19 @@ def _check_cuda(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Check
         )
 
 
-def _check_unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
+def _check_unread(examination: Examination, host: ExaminedHost) -> Iterator[Check]:
     """Find engine variables that the release in the lock ignores; `serve` refuses them."""
     settings, kind = host.health.settings, host.kind
     if kind is None or host.member.image or host.member.env:
         return
-    locked = engine_source.read_locked_versions().get(kind.table.environments.get(case.engine, ""), {})
-    version = locked.get(case.engine)
+    locked = engine_source.read_locked_versions().get(kind.table.environments.get(examination.engine, ""), {})
+    version = locked.get(examination.engine)
     for names, file in (
         (settings.vllm_names if settings else (), None),
         (host.member.environment, CLUSTER_FILE),
     ):
         try:
-            require_read_variables(names, case.engine, version, file=file)
+            require_read_variables(names, examination.engine, version, file=file)
         except Problem as problem:
             yield host.report_problem(problem)
 

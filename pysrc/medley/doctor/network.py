@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from medley.doctor.checks import (
-    GROUP_SUBJECT,
+    ALL_HOSTS,
     NOT_RECORDED,
-    Case,
     Check,
+    Examination,
     Rule,
     State,
     Subject,
-    case_check,
+    all_hosts_check,
     host_check,
 )
 from medley.doctor.checks import ExaminedHost as Host
@@ -26,38 +26,42 @@ _CABLE_KINDS = {"ethernet", "infiniband", "bond"}
 _USUAL_MTU = 1500
 
 
-@case_check("wire", "shared network")
-def shared_network(case: Case) -> Iterator[Check]:
+@all_hosts_check("wire", "shared network")
+def shared_network(examination: Examination) -> Iterator[Check]:
     """Report the network and the transport that all hosts share, and subgroups with a faster one."""
-    for name, problem in case.network_problems.items():
+    for name, problem in examination.network_problems.items():
         yield Subject(name).report_problem(problem)
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         if not host.facts.net.links:
             yield host.report_unknown("its list of links is missing")
-    if case.fabric is None:
-        if not case.has_several_hosts:
-            yield GROUP_SUBJECT.report_ok("one host needs no network")
+    if examination.fabric is None:
+        if not examination.has_several_hosts:
+            yield ALL_HOSTS.report_ok("one host needs no network")
         return
-    for name, end in case.fabric.endpoints.items():
+    for name, end in examination.fabric.endpoints.items():
         speed = format_speed(end.mbit) if end.mbit else "speed unknown"
         gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
         rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
         yield Subject(name).report_ok(f"{end.interface} {end.address}, {speed}{rdma}")
-    yield GROUP_SUBJECT.report_ok(f"{_TRANSPORT_TEXTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
-    yield from (GROUP_SUBJECT.report_ok(str(part)) for part in _find_subgroups(case)[0])
+    yield ALL_HOSTS.report_ok(
+        f"{_TRANSPORT_TEXTS[examination.fabric.transport]}: {'; '.join(examination.fabric.why)}"
+    )
+    yield from (ALL_HOSTS.report_ok(str(part)) for part in _find_subgroups(examination)[0])
 
 
-@case_check("down", "links that are down")
-def down_links(case: Case) -> Iterator[Check]:
+@all_hosts_check("down", "links that are down")
+def down_links(examination: Examination) -> Iterator[Check]:
     """Find links without a carrier that have an address in a network of other hosts."""
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         links = host.facts.net.links
         idle_links = [link for link in links if not link.up and link.kind in _CABLE_KINDS]
         lost_links = [
-            (link, address) for link in idle_links if (address := _find_shared_address(link, case, host.name))
+            (link, address)
+            for link in idle_links
+            if (address := _find_shared_address(link, examination, host.name))
         ]
         for link, address in lost_links:
-            peers = _list_hosts_in_network(address, case, host.name)
+            peers = _list_hosts_in_network(address, examination, host.name)
             yield host.report_wrong(
                 f"{link.name} is down, or its cable is unplugged",
                 cause=f"it has {address}, where {peers} also has an address",
@@ -68,23 +72,23 @@ def down_links(case: Case) -> Iterator[Check]:
             yield host.report_ok(f"{', '.join(names) or 'no link'} {'are' if len(names) > 1 else 'is'} up")
 
 
-def _find_shared_address(link: Interface, case: Case, name: str) -> str | None:
+def _find_shared_address(link: Interface, examination: Examination, name: str) -> str | None:
     """Return the link's address in a network of another host, or in the one that the user chose."""
-    choice = case.network_options.find_link(name)
+    choice = examination.network_options.find_link(name)
     for address in link.addresses:
         text = str(address.cidr)
         is_chosen = choice in {link.name, address.ip, str(address.cidr.network)}
-        if is_chosen or _list_hosts_in_network(text, case, name):
+        if is_chosen or _list_hosts_in_network(text, examination, name):
             return text
     return None
 
 
-def _list_hosts_in_network(address: str, case: Case, excluded: str) -> str:
+def _list_hosts_in_network(address: str, examination: Examination, excluded: str) -> str:
     """List in a text the other hosts with a cabled link in the network of this address, as 10.0.0.1/24."""
     network = IPv4Network(address, strict=False)
     names = [
         name
-        for name, host in case.hosts.items()
+        for name, host in examination.hosts.items()
         for link in host.facts.net.links
         if name != excluded and link.kind in _CABLE_KINDS and _is_in_network(link, network)
     ]
@@ -95,23 +99,23 @@ def _is_in_network(link: Interface, network: IPv4Network) -> bool:
     return any(address.cidr.network == network for address in link.addresses)
 
 
-@case_check("twice", "duplicate addresses")
-def duplicate_addresses(case: Case) -> Iterator[Check]:
+@all_hosts_check("twice", "duplicate addresses")
+def duplicate_addresses(examination: Examination) -> Iterator[Check]:
     """Find addresses that two hosts have; USB gadgets, whose makers give all the same one, do not count."""
     places: dict[str, list[str]] = {}
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         for link in host.facts.net.links:
             for address in link.addresses if link.kind in _CABLE_KINDS and link.up else ():
                 places.setdefault(address.ip, []).append(f"{name} ({link.name})")
     duplicates = {ip: owners for ip, owners in places.items() if len(owners) > 1}
     for ip, owners in duplicates.items():
-        yield GROUP_SUBJECT.report_wrong(
+        yield ALL_HOSTS.report_wrong(
             f"{ip} is the address of {' and '.join(owners)}",
             cause="packets to this address reach whichever host answers first",
             fix="medley link setup --dry-run  # on one of them; --number gives it another",
         )
-    if len(case.hosts) > 1 and not duplicates:
-        yield GROUP_SUBJECT.report_ok("every address belongs to one host")
+    if len(examination.hosts) > 1 and not duplicates:
+        yield ALL_HOSTS.report_ok("every address belongs to one host")
 
 
 def _build_fabric_rule(
@@ -122,17 +126,17 @@ def _build_fabric_rule(
     A rule that `needs_rdma` says nothing about hosts without RDMA devices.
     """
 
-    def run(case: Case) -> Iterator[Check]:
-        clean_hosts = set(case.hosts)
-        for finding in _list_findings(case):
+    def run(examination: Examination) -> Iterator[Check]:
+        clean_hosts = set(examination.hosts)
+        for finding in _list_findings(examination):
             if finding.topic in topics:
-                names = [name for name in case.hosts if name in finding.what]
+                names = [name for name in examination.hosts if name in finding.what]
                 clean_hosts.difference_update(names)
                 host_name = _find_subject(finding, names)
                 fix = finding.fix.removeprefix(f"on {host_name}: ")
                 title = finding.what.removeprefix(f"{host_name}: ")
                 yield Subject(host_name).report(state, title, cause=finding.cause, fix=fix)
-        for host in case.hosts.values():
+        for host in examination.hosts.values():
             is_concerned = host.facts.rdma if needs_rdma else len(host.facts.net.links) > 1
             if host.name in clean_hosts and is_concerned:
                 yield host.report_ok(summary)
@@ -141,27 +145,27 @@ def _build_fabric_rule(
 
 
 def _find_subject(finding: Finding, names: list[str]) -> str:
-    """Return the host that the finding's text begins with, or GROUP_NAME if it begins with two or none."""
+    """Return the host that the finding's text begins with, or ALL_HOSTS_NAME if with two or none."""
     for name in names:
         if finding.what.startswith((f"{name}:", f"{name} ")):
-            return GROUP_SUBJECT.name if finding.what.startswith(f"{name} and ") else name
-    return GROUP_SUBJECT.name
+            return ALL_HOSTS.name if finding.what.startswith(f"{name} and ") else name
+    return ALL_HOSTS.name
 
 
-def _find_subgroups(case: Case) -> tuple[tuple[Subgroup, ...], tuple[Finding, ...]]:
-    if case.fabric is None:
+def _find_subgroups(examination: Examination) -> tuple[tuple[Subgroup, ...], tuple[Finding, ...]]:
+    if examination.fabric is None:
         return (), ()
-    facts = {name: case.hosts[name].facts for name in case.fabric.endpoints}
-    return find_faster_subgroups(facts, case.fabric, case.network_options)
+    facts = {name: examination.hosts[name].facts for name in examination.fabric.endpoints}
+    return find_faster_subgroups(facts, examination.fabric, examination.network_options)
 
 
-def _list_findings(case: Case) -> Iterator[Finding]:
-    if case.fabric:
-        yield from case.fabric.findings
-        yield from _find_subgroups(case)[1]
-    elif len(case.hosts) == 1 and not case.network_problems:
-        for name, host in case.hosts.items():
-            yield from rank_host_links(name, host.facts, case.network_options).findings
+def _list_findings(examination: Examination) -> Iterator[Finding]:
+    if examination.fabric:
+        yield from examination.fabric.findings
+        yield from _find_subgroups(examination)[1]
+    elif len(examination.hosts) == 1 and not examination.network_problems:
+        for name, host in examination.hosts.items():
+            yield from rank_host_links(name, host.facts, examination.network_options).findings
 
 
 one_subnet = _build_fabric_rule(
@@ -191,11 +195,11 @@ route = _build_fabric_rule("way", "route to other hosts", "kind", "gateway", sum
 idle_port = _build_fabric_rule("idle-port", "unused fast ports", "idle", "names", summary="none")
 
 
-@case_check("mtu", "MTU")
-def mtu(case: Case) -> Iterator[Check]:
+@all_hosts_check("mtu", "MTU")
+def mtu(examination: Examination) -> Iterator[Check]:
     """Compare the MTUs in each used network; `medley link setup` sets the largest one for good."""
-    for network in case.fabric.networks if case.fabric else ():
-        ends = list(_list_used_links(IPv4Network(network), case))
+    for network in examination.fabric.networks if examination.fabric else ():
+        ends = list(_list_used_links(IPv4Network(network), examination))
         largest = max((link.mtu for _, link, _ in ends), default=0)
         mtus = ", ".join(f"{host.name} {link.name} {link.mtu}" for host, link, _ in ends)
         for host, link, address in ends:
@@ -212,25 +216,25 @@ def mtu(case: Case) -> Iterator[Check]:
             )
 
 
-def _list_used_links(network: IPv4Network, case: Case) -> Iterator[tuple[Host, Interface, str]]:
+def _list_used_links(network: IPv4Network, examination: Examination) -> Iterator[tuple[Host, Interface, str]]:
     """Yield for each host the link that it uses in this network, and the link's address."""
-    ends = case.fabric.endpoints if case.fabric else {}
+    ends = examination.fabric.endpoints if examination.fabric else {}
     for name, end in ends.items():
         used_names = {end.interface, *end.lanes, *(port.interface for port in end.ports)}
         links = [
-            (case.hosts[name], link, str(address.cidr))
-            for link in case.hosts[name].facts.net.links
+            (examination.hosts[name], link, str(address.cidr))
+            for link in examination.hosts[name].facts.net.links
             for address in link.addresses
             if link.name in used_names and address.cidr.network == network
         ]
         yield from links[-1:]
 
 
-@case_check("link-speed", "link speeds of equal hosts")
-def link_speed(case: Case) -> Iterator[Check]:
+@all_hosts_check("link-speed", "link speeds of equal hosts")
+def link_speed(examination: Examination) -> Iterator[Check]:
     """Compare the speeds of links that hosts of one kind have in each used network."""
-    for network in case.fabric.networks if case.fabric else ():
-        used_links = _list_used_links(IPv4Network(network), case)
+    for network in examination.fabric.networks if examination.fabric else ():
+        used_links = _list_used_links(IPv4Network(network), examination)
         # Computers without a GPU, and those of no known kind, have nothing in common.
         ends = [(host, link, link.mbit) for host, link, _ in used_links if link.mbit and host.gpu_kind]
         for host, link, mbit in ends:
@@ -246,12 +250,12 @@ def link_speed(case: Case) -> Iterator[Check]:
             )
 
 
-@case_check("boot-mtu", "MTU after a reboot")
-def boot_mtu(case: Case) -> Iterator[Check]:
+@all_hosts_check("boot-mtu", "MTU after a reboot")
+def boot_mtu(examination: Examination) -> Iterator[Check]:
     """Check that some file sets the MTU of each used link at boot."""
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         settings = host.health.settings
-        end = case.fabric.endpoints.get(name) if case.fabric else None
+        end = examination.fabric.endpoints.get(name) if examination.fabric else None
         if settings is None:
             yield host.report_unknown(NOT_RECORDED)
         elif end is None or end.interface == "lo":

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from medley.doctor.checks import (
-    GROUP_SUBJECT,
+    ALL_HOSTS,
     NOT_RECORDED,
-    Case,
     Check,
+    Examination,
     ExaminedHost,
-    case_check,
+    all_hosts_check,
     health_check,
 )
 from medley.errors import Problem
@@ -44,25 +44,25 @@ def address(host: ExaminedHost, leftovers: Leftovers) -> Iterator[Check]:
         yield host.report_ok(f"{member_address} on {link.name}")
 
 
-@case_check("reach", "connections between hosts")
-def connections(case: Case) -> Iterator[Check]:
+@all_hosts_check("reach", "connections between hosts")
+def connections(examination: Examination) -> Iterator[Check]:
     """Report the connections that every host has tried to all others."""
-    if case.connection_problems is None:
-        if case.head is None and case.has_several_hosts:
-            yield GROUP_SUBJECT.report_unknown("transcripts cannot show it; run medley doctor on the cluster")
-        elif case.silent_hosts:
-            yield GROUP_SUBJECT.report_unknown(f"hosts did not answer: {', '.join(case.silent_hosts)}")
+    if examination.connection_problems is None:
+        if examination.head is None and examination.has_several_hosts:
+            yield ALL_HOSTS.report_unknown("transcripts cannot show it; run medley doctor on the cluster")
+        elif examination.silent_hosts:
+            yield ALL_HOSTS.report_unknown(f"hosts did not answer: {', '.join(examination.silent_hosts)}")
         return
-    for name, host in case.hosts.items():
-        if name in case.connection_problems:
-            yield host.report_problem(_name_closing_rule(case.connection_problems[name], case))
-        elif case.fabric and name in case.fabric.endpoints:
+    for name, host in examination.hosts.items():
+        if name in examination.connection_problems:
+            yield host.report_problem(_name_closing_rule(examination.connection_problems[name], examination))
+        elif examination.fabric and name in examination.fabric.endpoints:
             yield host.report_ok("reaches all other hosts, and they reach it")
 
 
-def _name_closing_rule(problem: Problem, case: Case) -> Problem:
+def _name_closing_rule(problem: Problem, examination: Examination) -> Problem:
     """Return the Problem with the firewall rule that drops the connection, if doctor could read it."""
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         firewall_state = host.health.firewall
         if (
             problem.fix.startswith(f"on {name}: ")
@@ -70,30 +70,34 @@ def _name_closing_rule(problem: Problem, case: Case) -> Problem:
             and firewall_state.closing_rules
             and not firewall_state.ufw
         ):
-            fix = f"on {name}: {_format_opening_fix(firewall_state.closing_rules[0], case)}"
+            fix = f"on {name}: {_format_opening_fix(firewall_state.closing_rules[0], examination)}"
             return Problem(problem.what, cause=f"{problem.cause}; {firewall_state.closing_rules[0]}", fix=fix)
     return problem
 
 
-@case_check("firewall", "firewall rules")
-def firewall(case: Case) -> Iterator[Check]:
+@all_hosts_check("firewall", "firewall rules")
+def firewall(examination: Examination) -> Iterator[Check]:
     """Find rules that drop connections; if the hosts reach each other, the rules let them through."""
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         firewall_state = host.health.firewall
         if firewall_state is None:
             yield host.report_unknown(NOT_RECORDED)
-        elif _is_reachable(case) and (firewall_state.ufw or firewall_state.closing_rules):
+        elif _is_reachable(examination) and (firewall_state.ufw or firewall_state.closing_rules):
             yield host.report_ok(f"{_summarize_firewall(firewall_state)}, and the other hosts get through")
         else:
-            yield _check_rules(host, firewall_state, case)
+            yield _check_rules(host, firewall_state, examination)
 
 
-def _is_reachable(case: Case) -> bool:
+def _is_reachable(examination: Examination) -> bool:
     """Return whether every connection between several hosts was tried and works."""
-    return case.has_several_hosts and case.connection_problems is not None and not case.connection_problems
+    return (
+        examination.has_several_hosts
+        and examination.connection_problems is not None
+        and not examination.connection_problems
+    )
 
 
-def _check_rules(host: ExaminedHost, firewall_state: Firewall, case: Case) -> Check:
+def _check_rules(host: ExaminedHost, firewall_state: Firewall, examination: Examination) -> Check:
     closing_rules = [rule for rule in firewall_state.closing_rules if _closes_medley_port(rule)]
     if firewall_state.ufw:
         return host.report_improvable(
@@ -102,13 +106,13 @@ def _check_rules(host: ExaminedHost, firewall_state: Firewall, case: Case) -> Ch
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
         )
     if closing_rules:
-        problems = case.connection_problems or {}
+        problems = examination.connection_problems or {}
         is_to_fix_here = any(problem.fix.startswith(f"on {host.name}: ") for problem in problems.values())
         return host.report(
             "wrong" if is_to_fix_here or host.name in problems else "better",
             "A firewall drops connections to medley's ports",
             cause="; ".join(closing_rules[:_MAX_RULES_SHOWN]),
-            fix=_format_opening_fix(closing_rules[0], case),
+            fix=_format_opening_fix(closing_rules[0], examination),
         )
     if firewall_state.is_readable or firewall_state.closing_rules:
         return host.report_ok(_summarize_firewall(firewall_state))
@@ -141,9 +145,9 @@ def _closes_medley_port(rule: str) -> bool:
     )
 
 
-def _format_opening_fix(rule: str, case: Case) -> str:
+def _format_opening_fix(rule: str, examination: Examination) -> str:
     """Return a command that accepts the cluster's network ahead of the rule that drops it."""
-    networks = case.fabric.networks if case.fabric else ()
+    networks = examination.fabric.networks if examination.fabric else ()
     network, note = (networks[0], "") if networks else ("NETWORK", "  # in CIDR form: the cluster's")
     chain = rule.partition(":")[0]
     if chain == "iptables":
@@ -235,17 +239,17 @@ def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
         yield host.report_ok(", ".join(sorted(parts.libraries)))
 
 
-@case_check("peer-memory", "GPUDirect RDMA")
-def peer_memory(case: Case) -> Iterator[Check]:
+@all_hosts_check("peer-memory", "GPUDirect RDMA")
+def peer_memory(examination: Examination) -> Iterator[Check]:
     """Check that RDMA can read GPU memory directly, if the GPUs of all hosts support it."""
-    if case.fabric is None or case.fabric.transport != "rdma":
+    if examination.fabric is None or examination.fabric.transport != "rdma":
         return
     unsupported_hosts = [
         name
-        for name, host in case.hosts.items()
+        for name, host in examination.hosts.items()
         if host.has_unified_memory or any("GeForce" in gpu.name for gpu in host.facts.gpus)
     ]
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         parts = host.health.rdma
         if unsupported_hosts:
             verb = "have" if len(unsupported_hosts) > 1 else "has"

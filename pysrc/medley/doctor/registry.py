@@ -13,14 +13,14 @@ from medley.doctor import (
     system,
     versions,
 )
-from medley.doctor.checks import Case, Check, Rule
+from medley.doctor.checks import Check, Examination, Rule
 
 _MODULES = (versions, network, manual_settings, reachability, kernel, memory, gpu, device_speed, system)
 
 RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule))
 
 
-def run_checks(case: Case) -> Iterator[tuple[Rule, Check]]:
-    """Run every rule on the case; results come in the order of RULES, then of the hosts."""
+def run_checks(examination: Examination) -> Iterator[tuple[Rule, Check]]:
+    """Run every rule on the examination; results come in the order of RULES, then of the hosts."""
     for rule in RULES:
-        yield from ((rule, check) for check in rule.run(case))
+        yield from ((rule, check) for check in rule.run(examination))

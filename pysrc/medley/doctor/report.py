@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import read_medley_version, storage, transcript
-from medley.doctor.checks import GROUP_NAME, Check, Fix, Rule
+from medley.doctor.checks import ALL_HOSTS_NAME, Check, Fix, Rule
 from medley.explain.findings import Explanation
 from medley.explain.scanned_log import LogScan
 from medley.host import redact
@@ -25,7 +25,7 @@ _MAX_LINE_CHARS = 1000
 def format_fix(check: Check, *, several_hosts: bool) -> str:
     """Return the command to type, with the host in front if there are several."""
     text = check.problem.fix if check.problem else ""
-    needs_no_host = not several_hosts or check.host == GROUP_NAME or text.startswith("on ")
+    needs_no_host = not several_hosts or check.host == ALL_HOSTS_NAME or text.startswith("on ")
     return text if needs_no_host else f"on {check.host}: {text}"
 
 
@@ -36,7 +36,7 @@ def compute_exit_code(results: Results) -> int:
 
 def build_table(results: Results) -> dict[str, Any]:
     """Return what `medley doctor --json` prints: `checks`, a row for each result, and `counts` by state."""
-    several_hosts = len({check.host for _, check in results} - {GROUP_NAME}) > 1
+    several_hosts = len({check.host for _, check in results} - {ALL_HOSTS_NAME}) > 1
     rows = [
         {
             "host": check.host,

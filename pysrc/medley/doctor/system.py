@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from medley.cluster import checks
 from medley.doctor.checks import (
-    GROUP_SUBJECT,
+    ALL_HOSTS,
     NOT_RECORDED,
-    Case,
     Check,
+    Examination,
     ExaminedHost,
-    case_check,
+    all_hosts_check,
     health_check,
 )
 from medley.host.facts import GIB
@@ -168,10 +168,10 @@ def _is_readable(mode: str) -> bool:
     return bool(_MODE_PATTERN.fullmatch(mode) and int(mode, 8) & 0o077)
 
 
-@case_check("lingers", "services after logout")
-def lingering(case: Case) -> Iterator[Check]:
+@all_hosts_check("lingers", "services after logout")
+def lingering(examination: Examination) -> Iterator[Check]:
     """Check that medley's services outlast a logout and start again after a boot."""
-    for host in case.hosts.values():
+    for host in examination.hosts.values():
         settings = host.health.settings
         if settings is None:
             yield host.report_unknown(NOT_RECORDED)
@@ -179,7 +179,7 @@ def lingering(case: Case) -> Iterator[Check]:
             yield host.report_unknown("systemd is not running")
         elif settings.is_lingering:
             yield host.report_ok("medley's services start again after a reboot")
-        elif case.has_several_hosts:
+        elif examination.has_several_hosts:
             yield host.report_improvable(
                 "The cluster does not start again here after a reboot",
                 cause="systemd stops a user's services at the last logout, unless lingering is on",
@@ -201,8 +201,8 @@ def charset(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
         )
 
 
-@case_check("model", "requested model")
-def model(case: Case) -> Iterator[Check]:
-    if case.model_fit:
-        summary, problem = case.model_fit
-        yield GROUP_SUBJECT.report_problem(problem) if problem else GROUP_SUBJECT.report_ok(summary)
+@all_hosts_check("model", "requested model")
+def model(examination: Examination) -> Iterator[Check]:
+    if examination.model_fit:
+        summary, problem = examination.model_fit
+        yield ALL_HOSTS.report_problem(problem) if problem else ALL_HOSTS.report_ok(summary)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from medley.cluster import checks
 from medley.doctor.checks import (
-    GROUP_SUBJECT,
+    ALL_HOSTS,
     NOT_RECORDED,
-    Case,
     Check,
+    Examination,
     ExaminedHost,
     Subject,
-    case_check,
+    all_hosts_check,
     health_check,
     host_check,
 )
@@ -26,25 +26,25 @@ _DRIVER_FIX = "sudo ubuntu-drivers install; sudo reboot  # or as the system's ow
 _ENABLE_NTP = ("timedatectl", "set-ntp", "true")
 
 
-@case_check("answers", "SSH and medley")
-def answers(case: Case) -> Iterator[Check]:
-    yield from (Subject(name).report_problem(problem) for name, problem in case.silent_hosts.items())
-    yield from (host.report_ok("answers") for host in case.hosts.values() if host.greeting)
+@all_hosts_check("answers", "SSH and medley")
+def answers(examination: Examination) -> Iterator[Check]:
+    yield from (Subject(name).report_problem(problem) for name, problem in examination.silent_hosts.items())
+    yield from (host.report_ok("answers") for host in examination.hosts.values() if host.greeting)
 
 
-@case_check("medley", "medley's version")
-def medley_version(case: Case) -> Iterator[Check]:
-    for host in _list_greeted_hosts(case):
+@all_hosts_check("medley", "medley's version")
+def medley_version(examination: Examination) -> Iterator[Check]:
+    for host in _list_greeted_hosts(examination):
         digest = host.greeting["medley"]
-        problem = checks.other_version_problem(host.name, digest, case.digest or "")
+        problem = checks.other_version_problem(host.name, digest, examination.digest or "")
         yield (
             host.report_problem(problem) if problem else host.report_ok(f"version {digest}, the same as here")
         )
 
 
-@case_check("time", "clock difference")
-def clock_difference(case: Case) -> Iterator[Check]:
-    for host in _list_greeted_hosts(case):
+@all_hosts_check("time", "clock difference")
+def clock_difference(examination: Examination) -> Iterator[Check]:
+    for host in _list_greeted_hosts(examination):
         ahead_s = float(host.greeting["ahead_s"])
         if problem := checks.clock_problem(host.name, ahead_s):
             yield host.report_wrong(
@@ -54,8 +54,8 @@ def clock_difference(case: Case) -> Iterator[Check]:
             yield host.report_ok(f"within {max(1.0, abs(ahead_s)):.0f} s of this host's")
 
 
-def _list_greeted_hosts(case: Case) -> Iterator[ExaminedHost]:
-    yield from (host for host in case.hosts.values() if host.greeting and case.digest)
+def _list_greeted_hosts(examination: Examination) -> Iterator[ExaminedHost]:
+    yield from (host for host in examination.hosts.values() if host.greeting and examination.digest)
 
 
 @health_check("ntp", "clock synchronization", lambda health: health.clock)
@@ -93,10 +93,10 @@ def kinds(host: ExaminedHost) -> Iterator[Check]:
             yield host.report_ok(f"{host.kind.name}: {host.kind.why}")
 
 
-@case_check("driver", "NVIDIA driver")
-def drivers(case: Case) -> Iterator[Check]:
+@all_hosts_check("driver", "NVIDIA driver")
+def drivers(examination: Examination) -> Iterator[Check]:
     by_kind: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         if host.gpu_kind is None:
             continue
         version = host.facts.driver.version
@@ -112,32 +112,32 @@ def drivers(case: Case) -> Iterator[Check]:
             yield host.report_unknown("nvidia-smi does not say which CUDA the driver runs")
     for kind, by_host in by_kind.items():
         if len(set(by_host.values())) > 1:
-            yield GROUP_SUBJECT.report_improvable(
+            yield ALL_HOSTS.report_improvable(
                 f"hosts of kind {kind} have different drivers",
                 cause=_format_by_host(by_host),
                 fix="sudo apt-get update; sudo apt-get upgrade; sudo reboot  # on the older ones",
             )
 
 
-@case_check("versions", "versions of Ray, Python, engine, NCCL")
-def versions(case: Case) -> Iterator[Check]:
+@all_hosts_check("versions", "versions of Ray, Python, engine, NCCL")
+def versions(examination: Examination) -> Iterator[Check]:
     """Compare what must be equal on all ranks: the origin of the engines, and the versions of packages."""
-    kinds = {name: (host.kind, host.member) for name, host in case.hosts.items() if host.kind}
+    kinds = {name: (host.kind, host.member) for name, host in examination.hosts.items() if host.kind}
     # `medley up` leaves out a host whose engine differs from that of the first host.
-    for name, problem in checks.list_engine_mismatches(kinds, case.engine, next(iter(kinds), "")):
+    for name, problem in checks.list_engine_mismatches(kinds, examination.engine, next(iter(kinds), "")):
         yield Subject(name).report_problem(problem)
     environments: dict[str, list[dict[str, str]]] = {}
-    for name, host in case.hosts.items():
+    for name, host in examination.hosts.items():
         if host.health.leftovers is None:
             yield host.report_unknown(NOT_RECORDED)
-        elif packages := _list_packages(host, host.health.leftovers, case.engine):
+        elif packages := _list_packages(host, host.health.leftovers, examination.engine):
             environments[name] = packages
         else:
-            yield host.report_ok(f"no environment for {case.engine} yet: it is built at first use")
+            yield host.report_ok(f"no environment for {examination.engine} yet: it is built at first use")
     by_host = _choose_environments(environments)
     differing = _list_differing(by_host)
     for package in differing:
-        yield GROUP_SUBJECT.report(
+        yield ALL_HOSTS.report(
             "wrong" if package in _REQUIRED_EQUAL else "better",
             f"{(_REQUIRED_EQUAL | _ADVISED_EQUAL)[package]} differs between the hosts",
             cause=_format_by_host(

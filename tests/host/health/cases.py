@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from medley import config
-from medley.doctor.case import build_case, examine_host
-from medley.doctor.checks import Case
+from medley.doctor.checks import Examination
+from medley.doctor.examination import build_examination, examine_host
 from medley.host import health
 from medley.host.driver_libraries import DRIVER_LIBRARIES
 from medley.host.facts import Facts
@@ -210,7 +210,7 @@ def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None
     return {**recorded, **{q: a if isinstance(a, Answer) else Answer(a) for q, a in more.items()}}
 
 
-def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
+def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Examination:
     """Of recorded hosts; `members`, `greetings` and `moves` by host, the rest is the case's own."""
     members: Mapping[str, ClusterHost] = more.pop("members", {})
     greetings: Mapping[str, Mapping[str, Any]] = more.pop("greetings", {})
@@ -225,9 +225,9 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
         )
         for name, said in hosts.items()
     }
-    return build_case(made, wishes, **more)
+    return build_examination(made, wishes, **more)
 
 
-def old(name: str, moved: Mapping[str, str] | None = None) -> Case:
+def old(name: str, moved: Mapping[str, str] | None = None) -> Examination:
     """A recorded host as it was recorded before there was a doctor."""
-    return build_case({name: examine_host(name, _recorded(name, tuple((moved or {}).items())))})
+    return build_examination({name: examine_host(name, _recorded(name, tuple((moved or {}).items())))})

@@ -17,7 +17,7 @@ from medley import storage, transcript, user
 from medley.cli.agent import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
-from medley.doctor.case import read_answers
+from medley.doctor.examination import read_answers
 from medley.errors import Problem, describe_error
 from medley.host.health import access
 from medley.host.kind import load_answers

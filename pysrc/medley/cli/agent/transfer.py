@@ -9,7 +9,7 @@ from medley import credentials, storage
 from medley.cli.agent import Note, NoteSender, Table
 from medley.cluster import events, self_command
 from medley.command import Command
-from medley.doctor import case
+from medley.doctor import examination
 from medley.model import hub, hub_checksums, hub_download
 from medley.model.transfer import Manifest, connection
 from medley.model.transfer.download import ModelFetch, Source
@@ -156,4 +156,4 @@ def answer_token(_fields: Table, _note: Note) -> Table:
 
 def answer_mend(fields: Table, note: Note) -> Table:
     """Make one of the doctor's safe changes on this host."""
-    return case.apply_fix(fields, note)
+    return examination.apply_fix(fields, note)

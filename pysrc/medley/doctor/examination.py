@@ -1,4 +1,4 @@
-"""Collect a case from transcripts, this host or a cluster; apply a fix on one of its hosts."""
+"""Examine hosts: from transcripts, this host or a cluster; apply a fix on one of its hosts."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from medley.cluster.cluster_file import ClusterHost
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
-from medley.doctor.checks import GROUP_NAME, Case, ExaminedHost, Fix
+from medley.doctor.checks import ALL_HOSTS_NAME, Examination, ExaminedHost, Fix
 from medley.engine.launch import Order
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
@@ -41,40 +41,44 @@ FIX_COMMAND_LIMIT_S = 60
 FIX_LIMIT_S = FIX_COMMAND_LIMIT_S + 15
 
 
-def build_case_from_transcripts(answers: Mapping[str, Transcript]) -> Case:
-    return build_case({name: examine_host(name, host_answers) for name, host_answers in answers.items()})
+def examine_transcripts(answers: Mapping[str, Transcript]) -> Examination:
+    return build_examination(
+        {name: examine_host(name, host_answers) for name, host_answers in answers.items()}
+    )
 
 
-def examine_this_host(name: str) -> Case:
-    return build_case_from_transcripts({name: read_answers(None)})
+def examine_this_host(name: str) -> Examination:
+    return examine_transcripts({name: read_answers(None)})
 
 
-def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
+def examine_cluster(fleet: Fleet, progress: Progress) -> Examination:
     """Ask all hosts in parallel for their answers; then try the connections between those that answered."""
-    group = fleet.cluster
+    cluster = fleet.cluster
     with progress.stage(f"check {format_host_count(fleet.answering_hosts)}"):
-        replies = fleet.ask("examine", lambda name: {"env": group.hosts[name].env}, limit_s=_FLEET_LIMIT_S)
+        replies = fleet.ask("examine", lambda name: {"env": cluster.hosts[name].env}, limit_s=_FLEET_LIMIT_S)
     digest = self_command.compute_source_digest()
     hosts = {}
     for name, reply in replies.items():
         remote, answers = fleet.remotes[name], transcript.parse_transcript(reply["transcript"])
         greeting = {**remote.greeting, "ahead_s": remote.clock_ahead_s}
-        hosts[name] = examine_host(name, answers, member=group.merge_host(name), greeting=greeting)
-    members = {name: (host.kind, group.merge_host(name)) for name, host in hosts.items() if host.kind}
-    sources = checks.find_engine_sources(members, group.engine)
-    case = build_case(
+        hosts[name] = examine_host(name, answers, member=cluster.merge_host(name), greeting=greeting)
+    members = {name: (host.kind, cluster.merge_host(name)) for name, host in hosts.items() if host.kind}
+    sources = checks.find_engine_sources(members, cluster.engine)
+    examination = build_examination(
         hosts,
-        group.network_options.replace(nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
-        head=group.head,
+        cluster.network_options.replace(
+            nccl=engine_source.find_oldest_nccl(cluster.engine, sources.values())
+        ),
+        head=cluster.head,
         silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},
         digest=digest,
-        engine=group.engine,
+        engine=cluster.engine,
     )
-    if case.fabric is None or len(case.fabric.endpoints) < _MIN_NETWORK_HOSTS:
-        return case
+    if examination.fabric is None or len(examination.fabric.endpoints) < _MIN_NETWORK_HOSTS:
+        return examination
     with progress.stage("check connections between the hosts"):
-        problems = _try_connections(fleet, case.fabric.endpoints, group.head)
-    return case.replace(connection_problems=problems)
+        problems = _try_connections(fleet, examination.fabric.endpoints, cluster.head)
+    return examination.replace(connection_problems=problems)
 
 
 def read_answers(env: str | None) -> Transcript:
@@ -102,16 +106,16 @@ def examine_host(
     )
 
 
-def build_case(
+def build_examination(
     hosts: Mapping[str, ExaminedHost],
     network_options: NetworkOptions | None = None,
-    **fields: Any,  # noqa: ANN401 - fields of Case
-) -> Case:
-    """Compute the network that the hosts share and return the case; `fields` are further fields of Case."""
+    **fields: Any,  # noqa: ANN401 - fields of Examination
+) -> Examination:
+    """Compute the network that the hosts share, for an examination with these further `fields`."""
     network_options = network_options or NetworkOptions()
     linked = {name: host.facts for name, host in hosts.items() if host.facts.net.links}
     shared_fabric, network_problems = _compute_fabric(linked, network_options, fields.get("head"))
-    return Case(hosts, network_options, shared_fabric, network_problems, **fields)
+    return Examination(hosts, network_options, shared_fabric, network_problems, **fields)
 
 
 def _compute_fabric(
@@ -128,7 +132,7 @@ def _compute_fabric(
             if excluded != head and len(remaining) >= _MIN_NETWORK_HOSTS:
                 with suppress(Problem):
                     return choose_fabric(remaining, network_options), {excluded: problem}
-        return None, {GROUP_NAME: problem}
+        return None, {ALL_HOSTS_NAME: problem}
 
 
 def _explain_silence(fleet: Fleet, name: str, digest: str) -> Problem:
@@ -193,13 +197,13 @@ def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mappin
 
 
 def fit_model(
-    model: str, case: Case, typed: tuple[str, ...], files: tuple[str, ...], progress: Progress
+    model: str, examination: Examination, typed: tuple[str, ...], files: tuple[str, ...], progress: Progress
 ) -> tuple[str, Problem | None]:
     """Plan the model on the hosts of known kind; return its layout in words, or why it does not fit.
 
     `typed` is the doctor's command line; `files` are the transcripts that it reads, for the fix to paste.
     """
-    hosts = {name: SiteHost(host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
+    hosts = {name: SiteHost(host.facts, host.kind) for name, host in examination.hosts.items() if host.kind}
     if not hosts:
         return "", Problem(
             "the model's layout cannot be planned",
@@ -208,14 +212,14 @@ def fit_model(
         )
     try:
         model_files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
-        options = PlacementOptions(network=case.network_options, engine=case.engine)
+        options = PlacementOptions(network=examination.network_options, engine=examination.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = ServerSpec(model_files.target, model_files.name)
         order = Order(model_files, serving, options, user_command=plan)
-        has_nix_toolkit = all(host.has_nix_toolkit for host in case.hosts.values())
-        has_user_engine = any(host.member.env or host.member.image for host in case.hosts.values())
-        site = Site(hosts, has_user_engine=has_user_engine, has_nix_toolkit=has_nix_toolkit)
-        choice = place_order(order, find_shape(model_files, progress), site)
+        has_nix_toolkit = all(host.has_nix_toolkit for host in examination.hosts.values())
+        has_user_engine = any(host.member.env or host.member.image for host in examination.hosts.values())
+        topology = Site(hosts, has_user_engine=has_user_engine, has_nix_toolkit=has_nix_toolkit)
+        choice = place_order(order, find_shape(model_files, progress), topology)
     except Problem as problem:
         return "", problem
     free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))
