@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine.launch import Launch, Order, build_launch, choose_launcher, plan_nodes
+from medley.engine.launch import Launch, LaunchOrder, build_launch, choose_launcher, plan_nodes
 from medley.engine.server_spec import ServerSpec
 from medley.environment.tools import Tools
 from medley.errors import Problem
@@ -20,7 +20,7 @@ HOSTS = config.load_hosts()
 
 
 def one(*extra: str, tools: Tools | None = None) -> Launch:
-    order = Order(
+    order = LaunchOrder(
         Weights("demo", "/models/demo", config.load_models()["demo"]),
         ServerSpec("/models/demo", "demo", "127.0.0.1", 8000),
         engine_flags=extra,
@@ -53,7 +53,7 @@ def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
 @pytest.mark.parametrize("folder", [Path("/run/8000"), None], ids=["on a socket", "as a plan prints it"])
 def test_a_key_of_the_users_shell_is_not_the_engines(folder: Path | None) -> None:
     """vLLM would ask medley for it, at its own socket."""
-    order = Order(
+    order = LaunchOrder(
         Weights("demo", "/models/demo", None), ServerSpec("/models/demo", "demo", socket_folder=folder)
     )
     environ = {"PATH": "/usr/bin", "VLLM_API_KEY": "sk-of-the-user"}
@@ -75,7 +75,7 @@ def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
         "sglang": {"SGLANG_LOG_MS": "1"},
     }
     model = Model(title="x", repository="a/b", env=env)
-    order = Order(Weights("x", "a/b", model), ServerSpec("a/b", "x"))
+    order = LaunchOrder(Weights("x", "a/b", model), ServerSpec("a/b", "x"))
     found = build_launch(
         order, Plan(gpus=(1,)), HOSTS["rtx"], environ={"PATH": "/usr/bin", "VLLM_BATCH_INVARIANT": "2"}
     )

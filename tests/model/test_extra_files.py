@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, storage
-from medley.engine.launch import Order, build_launch
+from medley.engine.launch import LaunchOrder, build_launch
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import extra_files
@@ -87,7 +87,7 @@ def test_the_users_own_folder_of_encodings_wins() -> None:
 def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
     model = config.load_models()["gpt-oss-20b"]
     found = ModelExtras(HUB, extra_files.require_usable_extras(model.needs, engine, trusted=False))
-    order = Order(
+    order = LaunchOrder(
         Weights("gpt-oss-20b", "openai/gpt-oss-20b", model),
         ServerSpec("openai/gpt-oss-20b", "x"),
         PlacementOptions(engine=engine),

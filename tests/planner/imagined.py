@@ -1,7 +1,7 @@
 """Plan and start the models of the tables on imagined hosts."""
 
 from medley import config
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.host.hypothetical import build_hosts
@@ -39,5 +39,7 @@ def launch_steps(
 ) -> list[LaunchStep]:
     """Return what is started to serve the model, in order and with the host of each step."""
     weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
-    order = Order(weights, ServerSpec(weights.target, model), options or PlacementOptions(), engine_arguments)
+    order = LaunchOrder(
+        weights, ServerSpec(weights.target, model), options or PlacementOptions(), engine_arguments
+    )
     return list(list_steps(order, place_model(shape(model), hosts, order.placement), hosts))

@@ -12,7 +12,7 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.engine.shared_flags import list_table_flags
 from medley.environment.engine_source import EngineRequest, has_matching_nvcc
@@ -351,7 +351,7 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     with raises_problem("spark-1, spark-2", cause="FLASHINFER_MLA_SPARSE_SM120"):
         place_model(shape(model), bare("spark:2", image=image), PlacementOptions())
     weights = Weights(model, str(MODELS[model].repository), MODELS[model])
-    order = Order(weights, ServerSpec(weights.target, model))
+    order = LaunchOrder(weights, ServerSpec(weights.target, model))
     with raises_problem("spark-1, spark-2") as caught:
         place_order(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"

@@ -1,7 +1,7 @@
 import pytest
 
 from medley import config
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.host.hypothetical import build_hosts
@@ -22,7 +22,7 @@ def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tup
     assert found.shape
     site = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
     wanted = PlacementOptions()
-    order = Order(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
+    order = LaunchOrder(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)
     return alternatives.place_order(order, found.shape, site), site
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, transcript
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -24,9 +24,9 @@ IMAGE = config.load_hosts()["orin"].container.older[0].image
 ONE = EngineRequest(image="maker/vllm:1")
 
 
-def order(name: str, wanted: PlacementOptions | None = None) -> Order:
+def order(name: str, wanted: PlacementOptions | None = None) -> LaunchOrder:
     weights = Weights(name, str(MODELS[name].repository), MODELS[name])
-    return Order(weights, ServerSpec(weights.target, name), wanted or PlacementOptions())
+    return LaunchOrder(weights, ServerSpec(weights.target, name), wanted or PlacementOptions())
 
 
 def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None:
@@ -110,7 +110,7 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
     alone = place_model(shape("qwen3-8b"), there, PlacementOptions())
     assert len(list_hosts(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
-    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = LaunchOrder(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(2)))
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), there)

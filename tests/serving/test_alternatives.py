@@ -10,7 +10,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model.resolve import Weights
@@ -205,7 +205,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
 ) -> None:
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     (tmp_path / "cluster.toml").write_text(f"[hosts.{platform.node()}]\n[hosts.other]\n")
-    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = LaunchOrder(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
@@ -219,7 +219,7 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     file = tmp_path / "cluster.toml"
     file.write_text("[hosts.spark-1]\n[hosts.spark-2]\n")
     monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
-    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = LaunchOrder(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = order.replace(
         placement=PlacementOptions(sizes=ForcedSizes(stages=2)),
         user_command=("medley", "serve", "qwen3-8b"),

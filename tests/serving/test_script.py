@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from medley import config
-from medley.engine.launch import ENGINES, Launch, Order
+from medley.engine.launch import ENGINES, Launch, LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment.tools import Tools
 from medley.model.resolve import Weights
@@ -26,7 +26,7 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kind: str = "cuda") -> Launch:
-    order = Order(
+    order = LaunchOrder(
         Weights("ORG/model", "ORG/model", None),
         ServerSpec("ORG/model", "ORG/model"),
         PlacementOptions(engine=engine),
@@ -42,7 +42,7 @@ def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kin
 
 def test_it_gets_the_variables_of_the_models_table() -> None:
     model = config.load_models()["qwen3-8b"].replace(env={"vllm": {"VLLM_CONFIGURE_LOGGING": "1"}})
-    order = Order(Weights("one", "org/one", model), ServerSpec("org/one", "one"))
+    order = LaunchOrder(Weights("one", "org/one", model), ServerSpec("org/one", "one"))
     assert (
         SCRIPT.build_launch(order, Plan(), config.load_hosts()["cuda"]).command.env["VLLM_CONFIGURE_LOGGING"]
         == "1"

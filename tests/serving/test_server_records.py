@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, storage
-from medley.engine.launch import Order, build_launch
+from medley.engine.launch import LaunchOrder, build_launch
 from medley.engine.server_spec import ServerSpec
 from medley.model.resolve import Weights
 from medley.planner import Device, HostLink, Layout, Stage
@@ -28,7 +28,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(*extra: str) -> Description:
     host = config.load_hosts()["cpu"]
-    order = Order(
+    order = LaunchOrder(
         Weights("demo", "/models/demo", None), ServerSpec("/models/demo", "demo"), engine_flags=extra
     )
     started = build_launch(order, Plan(), host)

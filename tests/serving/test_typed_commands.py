@@ -8,7 +8,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import list_command_lines
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.host.kind import SiteHost, find_kind
@@ -103,7 +103,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
     """Called like a known model, which lies elsewhere."""
     found = Weights("qwen3-8b", "/models/my own/qwen3-8b", None)
     serving = ServerSpec(found.target, "mine", "0.0.0.0")
-    order = Order(found, serving)
+    order = LaunchOrder(found, serving)
     on, made = site("rtx"), shape("qwen3-8b")
     (one,) = list_steps(order, place_model(made, on, order.placement), on)
     assert of(one)[1] == [

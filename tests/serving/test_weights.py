@@ -11,7 +11,7 @@ from medley import config
 from medley.cli.progress import PlainProgress
 from medley.cluster.membership import Membership
 from medley.command import Command
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import hub
@@ -93,9 +93,9 @@ def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
     assert (weights.find_hub_files(order(flags)) is not None) == downloads
 
 
-def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> Order:
+def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> LaunchOrder:
     model = config.load_models()["qwen3-8b"].replace(args={"vllm": args})
-    return Order(
+    return LaunchOrder(
         Weights("one", "org/one", model),
         ServerSpec("org/one", "one"),
         engine_flags=flags,
@@ -113,7 +113,7 @@ def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtra
         pytest.param(order((), ("--revision=v0",), CODE), COMMIT, id="of the trusted code"),
     ],
 )
-def test_the_files_are_those_of_the_engines_revision(asked: Order, revision: str | None) -> None:
+def test_the_files_are_those_of_the_engines_revision(asked: LaunchOrder, revision: str | None) -> None:
     assert weights.find_hub_files(asked) == weights.HubFiles("org/one", revision)
 
 

@@ -9,7 +9,7 @@ from medley import config, credentials
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine import hidden_variables
 from medley.engine.flags import convert_to_arguments
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import container
 from medley.environment.container import UNLIMITED, ContainerSpec, Image
@@ -98,7 +98,7 @@ def _steps(scenario: Scenario, hosts: Site) -> list[LaunchStep]:
     )
     serving = ServerSpec(target, name, scenario.address, scenario.port, key)
     beside = ModelExtras(files=files, is_code_refused=refused)
-    order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
+    order = LaunchOrder(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)
     if len(hosts.hosts) == 1 or scenario.launcher == "mp":
         return list(list_steps(order, place_model(made, hosts, order.placement), hosts))

@@ -18,7 +18,7 @@ from medley.cli.progress import start_progress
 from medley.cluster import cluster_file, membership, ray_serving
 from medley.cluster.host_facts import find_planned_site
 from medley.command import Command, drop_switches
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -81,7 +81,9 @@ class PlanVerb(Verb):
             notes.note(model_files.notice)
         model_shape = find_shape(model_files, notes)
         serving = serving.replace(chat=find_format(model_files, ()))
-        order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed_words)
+        order = LaunchOrder(
+            model_files, serving, placement, model_extras=extras, user_command=self.typed_words
+        )
         site = self._find_site(cluster_table, more, order, notes)
         choice = place_order(order, model_shape, site)
         builds = alternatives.list_faster_builds(order, site, choice)
@@ -158,7 +160,7 @@ class PlanVerb(Verb):
         return placement.replace(network=network)
 
     def _find_site(
-        self, table: cluster_file.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress
+        self, table: cluster_file.Cluster | None, more: tuple[str, ...], order: LaunchOrder, notes: Progress
     ) -> Site:
         """Return the hosts to plan for, with their engines."""
         request = EngineRequest(self.image, self.environment)

@@ -12,7 +12,7 @@ from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
 from medley.doctor.checks import ALL_HOSTS_NAME, Examination, ExaminedHost, Fix
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.errors import Problem
@@ -215,7 +215,7 @@ def fit_model(
         options = PlacementOptions(network=examination.network_options, engine=examination.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = ServerSpec(model_files.target, model_files.name)
-        order = Order(model_files, serving, options, user_command=plan)
+        order = LaunchOrder(model_files, serving, options, user_command=plan)
         has_nix_toolkit = all(host.has_nix_toolkit for host in examination.hosts.values())
         has_user_engine = any(host.member.env or host.member.image for host in examination.hosts.values())
         topology = Site(hosts, has_user_engine=has_user_engine, has_nix_toolkit=has_nix_toolkit)

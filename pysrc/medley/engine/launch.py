@@ -47,7 +47,7 @@ RANKS_PORT = 24_020
 """The port of the ranks' rendezvous on the first host, or a later port if it is taken; in Ray's range."""
 
 
-class Order(Value):
+class LaunchOrder(Value):
     """The part of a job that the engine's modules read: weights, server, placement and flags."""
 
     weights: Weights
@@ -98,7 +98,7 @@ class LaunchBuilder(Protocol):
 
     def __call__(
         self,
-        order: Order,
+        order: LaunchOrder,
         plan: Plan,
         host: HostTable,
         /,
@@ -111,7 +111,7 @@ class LaunchBuilder(Protocol):
 
 
 def list_launch_variables(
-    order: Order,
+    order: LaunchOrder,
     plan: Plan,
     host: HostTable,
     tools: Tools,
@@ -139,7 +139,7 @@ def list_launch_variables(
 
 
 def build_launch(
-    order: Order,
+    order: LaunchOrder,
     plan: Plan,
     host: HostTable,
     *,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from medley import config
 from medley.cluster import cluster_file
 from medley.command import drop_switches, replace_word, set_switch
-from medley.engine.launch import ENGINES, Order
+from medley.engine.launch import ENGINES, LaunchOrder
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.hypothetical import build_hosts
@@ -43,7 +43,7 @@ _MAX_MEMORY_RATIO = 1.25
 _MAX_MODELS_SHOWN = 3
 
 
-def place_order(order: Order, shape: Shape, site: Site) -> Choice:
+def place_order(order: LaunchOrder, shape: Shape, site: Site) -> Choice:
     """Place a model as ordered; if it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = place_model(shape, site, order.placement)
@@ -73,7 +73,7 @@ def _list_missing_hosts(site: Site) -> Iterator[str]:
         yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 
 
-def _list_other_engines(order: Order, shape: Shape, site: Site) -> Iterator[str]:
+def _list_other_engines(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[str]:
     """Yield the command with another engine where this one cannot run the model on one of these hosts."""
     refusal = compatibility.find_refusal(site, site.hosts, order.engine, shape)
     if refusal is None or site.rank_order or any(source.is_image for source in site.engine_sources.values()):
@@ -86,7 +86,7 @@ def _list_other_engines(order: Order, shape: Shape, site: Site) -> Iterator[str]
                 yield join(set_switch(_list_command_words(order), "--engine", engine))
 
 
-def _list_gpu_hints(order: Order, shape: Shape, site: Site) -> Iterator[str]:
+def _list_gpu_hints(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[str]:
     """Yield `medley models` if the GPUs of a host with an engine cannot run the model."""
     hosts = [
         host
@@ -98,7 +98,7 @@ def _list_gpu_hints(order: Order, shape: Shape, site: Site) -> Iterator[str]:
         yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
-def _list_changes(order: Order, shape: Shape, site: Site, problem: NoLayout) -> Iterator[str]:
+def _list_changes(order: LaunchOrder, shape: Shape, site: Site, problem: NoLayout) -> Iterator[str]:
     """Yield the user's command with one change each; a comment names a change that the words do not show."""
     placement, command = order.placement, _list_command_words(order)
     # A running cluster, or the user, may place ranks differently than the planner's table.
@@ -123,7 +123,7 @@ def _list_changes(order: Order, shape: Shape, site: Site, problem: NoLayout) -> 
 
 
 def _list_remedies(
-    order: Order,
+    order: LaunchOrder,
     shape: Shape,
     site: Site,
     problem: NoLayout,
@@ -152,7 +152,7 @@ def _list_remedies(
         yield more_hosts.command
 
 
-def _list_shorter_contexts(order: Order, shape: Shape, site: Site) -> Iterator[str]:
+def _list_shorter_contexts(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[str]:
     """Yield the command with the model's longest context, and the one that allows a longer context."""
     placement, longest = order.placement, find_longest_context(shape, order.engine)
     if not placement.context or placement.context <= longest or placement.allows_longer_context:
@@ -200,7 +200,7 @@ class Build(Value):
         return ", ".join(filter(None, (self.speed_text, warning)))
 
 
-def list_builds(order: Order, shape: Shape, site: Site) -> Iterator[Build]:
+def list_builds(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[Build]:
     """Yield the builds with a table that are smaller than this one and fit."""
     for name, model in _find_siblings(order).items():
         if model.shape and model.shape.weights_bytes < shape.weights_bytes:
@@ -209,7 +209,7 @@ def list_builds(order: Order, shape: Shape, site: Site) -> Iterator[Build]:
                 yield Build(name, choice, join(_replace_model(order, name)))
 
 
-def _find_siblings(order: Order) -> dict[str, Model]:
+def _find_siblings(order: LaunchOrder) -> dict[str, Model]:
     """Return the other builds of the ordered model that have a table."""
     models = config.load_models()
     name = next((name for name, model in models.items() if model.repository == order.weights.target), None)
@@ -222,7 +222,7 @@ def _find_siblings(order: Order) -> dict[str, Model]:
     }
 
 
-def list_faster_builds(order: Order, site: Site, choice: Choice) -> list[Build]:
+def list_faster_builds(order: LaunchOrder, site: Site, choice: Choice) -> list[Build]:
     """Return the builds that are predicted to be much faster than the choice, the fastest first."""
     if not choice.prediction.is_calibrated:
         return []
@@ -235,7 +235,7 @@ def list_faster_builds(order: Order, site: Site, choice: Choice) -> list[Build]:
     return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
 
 
-def predict_four_bit_tokens_per_s(order: Order, site: Site, choice: Choice) -> float | None:
+def predict_four_bit_tokens_per_s(order: LaunchOrder, site: Site, choice: Choice) -> float | None:
     """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
     four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
     if four_bit is None or not prediction.is_calibrated or _find_siblings(order):
@@ -247,17 +247,17 @@ def predict_four_bit_tokens_per_s(order: Order, site: Site, choice: Choice) -> f
     return rate if rate >= _MIN_BUILD_GAIN * prediction.tokens_per_s else None
 
 
-def _list_command_words(order: Order) -> tuple[str, ...]:
+def _list_command_words(order: LaunchOrder) -> tuple[str, ...]:
     return order.user_command or ("medley", "plan", order.weights.name)
 
 
-def _replace_model(order: Order, name: str) -> tuple[str, ...]:
+def _replace_model(order: LaunchOrder, name: str) -> tuple[str, ...]:
     """Return the command with another model, however the user wrote this one."""
     model_word = (order.user_command and order.weights.word) or order.weights.name
     return replace_word(_list_command_words(order), model_word, name)
 
 
-def _list_smaller_builds(order: Order, shape: Shape, site: Site, remedies: Remedies) -> Iterator[str]:
+def _list_smaller_builds(order: LaunchOrder, shape: Shape, site: Site, remedies: Remedies) -> Iterator[str]:
     """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(list_builds(order, shape, site))
     for build in fitting:
@@ -272,7 +272,7 @@ def _list_smaller_builds(order: Order, shape: Shape, site: Site, remedies: Remed
         yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
-def _list_other_models(order: Order, site: Site, problem: NoLayout) -> Iterator[str]:
+def _list_other_models(order: LaunchOrder, site: Site, problem: NoLayout) -> Iterator[str]:
     """Yield the largest known models that fit these hosts, else how large one may be on a single device."""
     models = list(_list_fitting_models(site, order.placement))
     for name, size_bytes in models:
@@ -315,7 +315,7 @@ class HostSuggestion(NamedTuple):
     """Whether these hosts are of the kind of the user's largest host."""
 
 
-def _suggest_hosts(order: Order, shape: Shape, site: Site, remedies: Remedies) -> HostSuggestion | None:
+def _suggest_hosts(order: LaunchOrder, shape: Shape, site: Site, remedies: Remedies) -> HostSuggestion | None:
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
     kind = _find_typical_kind(largest)
@@ -354,7 +354,7 @@ def _build_site(hosts: str) -> Site:
     return Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
 
 
-def _format_plan_command(order: Order, hosts: str) -> str:
+def _format_plan_command(order: LaunchOrder, hosts: str) -> str:
     words, defaults = ["medley", "plan", order.weights.name, "--hosts", hosts], PlacementOptions()
     for name, field in (
         ("--for", "goal"),

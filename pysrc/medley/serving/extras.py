@@ -2,7 +2,7 @@
 
 import os
 
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.shared_flags import list_table_flags
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
@@ -39,7 +39,7 @@ def find_extras(
     )
 
 
-def require_shown_models(order: Order, plan: Plan, trust: Trust, *, is_start: bool) -> None:
+def require_shown_models(order: LaunchOrder, plan: Plan, trust: Trust, *, is_start: bool) -> None:
     """Raise a Problem for another model in the engine's command whose code the user did not review.
 
     Its flags are those of the kinds of hosts, of the model's table, which a recipe writes, and the user's.

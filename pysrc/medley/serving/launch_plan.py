@@ -1,7 +1,7 @@
 """Plan a job on its site: the layout of its ranks, and the plan of its engine."""
 
 from medley import config
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -58,7 +58,7 @@ def plan_job(job: Job, site: Site, output: Output) -> JobPlan:
     return JobPlan(layout, _add_places(plan, layout, site) if plan.launcher == "ray" else plan)
 
 
-def build_plan(order: Order, choice: Choice, site: Site, launcher: Launcher) -> Plan:
+def build_plan(order: LaunchOrder, choice: Choice, site: Site, launcher: Launcher) -> Plan:
     """Return the engine's plan for a choice on these hosts; `launcher` starts its ranks."""
     placement, model, model_shape = order.placement, order.weights.model, choice.workload.shape
     hosts, engine = list_hosts(choice.layout), placement.engine
@@ -117,7 +117,7 @@ def _choose_launcher(job: Job, layout: Layout) -> Launcher:
     return "solo" if len(list_hosts(layout)) == 1 else job.order.placement.launcher or "ray"
 
 
-def _plan_without_shape(order: Order, layout: Layout, site: Site, launcher: Launcher) -> Plan:
+def _plan_without_shape(order: LaunchOrder, layout: Layout, site: Site, launcher: Launcher) -> Plan:
     placement = order.placement
     options = EngineOptions(
         placement.context,

@@ -19,7 +19,7 @@ from medley.engine.launch import (
     RANKS_PORT,
     Launch,
     LaunchBuilder,
-    Order,
+    LaunchOrder,
     build_launch,
     plan_nodes,
     run_in_container,
@@ -60,7 +60,7 @@ class RayEndpoint(Value):
 class PreparedLaunch(Value):
     """The launch on this host, with the hosts and slots that its ranks take."""
 
-    order: Order
+    order: LaunchOrder
     launch: Launch
     layout: Layout
     cluster: Membership | None = None
@@ -112,7 +112,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
 
 
 def build_launches(
-    order: Order,
+    order: LaunchOrder,
     layout: Layout,
     plan: Plan,
     site: Site,
@@ -151,7 +151,7 @@ def build_launches(
 
 
 def _list_cluster_variables(
-    order: Order,
+    order: LaunchOrder,
     site: Site,
     host: str,
     *,
@@ -184,7 +184,7 @@ def _require_supported(job: Job, engine: HostEngine) -> None:
         )
 
 
-def _adapt_order(job: Job, accepted_flags: AcceptedFlags | None, output: Output) -> Order:
+def _adapt_order(job: Job, accepted_flags: AcceptedFlags | None, output: Output) -> LaunchOrder:
     """Return the order with a chat format that the engine's parsers can read."""
     order = job.order
     chat_format = order.serving.choose_chat_format(order.weights.model)

@@ -6,7 +6,7 @@ from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.engine import flags, launch
-from medley.engine.launch import LaunchBuilder, Order
+from medley.engine.launch import LaunchBuilder, LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import container_image, container_runtime
 from medley.host_schema import ENGINE_TABLES
@@ -34,7 +34,7 @@ class Job(Value):
     """A request with its model, cluster and launcher, which can be planned and started."""
 
     request: LaunchRequest
-    order: Order
+    order: LaunchOrder
     cluster: Membership | None = None
     """The Ray cluster that it runs in."""
     launcher: Launcher | None = None
@@ -86,7 +86,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
         request = _connect_replicas(request, model_files, progress)
     else:
         serving = _add_chat_format(serving, request, model_files, engine, output)
-    order = Order(model_files, serving, placement, request.engine_flags, extras, request.user_command)
+    order = LaunchOrder(model_files, serving, placement, request.engine_flags, extras, request.user_command)
     return Job(request, order, cluster, launcher, launcher_reason)
 
 

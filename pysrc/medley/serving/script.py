@@ -10,7 +10,7 @@ from typing import Any
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine.flags import Argument, build_argument_table, convert_to_arguments, list_argument_reasons
-from medley.engine.launch import ENGINES, Launch, Order, list_launch_variables
+from medley.engine.launch import ENGINES, Launch, LaunchOrder, list_launch_variables
 from medley.environment import payload
 from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem, describe_error
@@ -43,7 +43,7 @@ class Script(Value):
 
     def build_launch(
         self,
-        order: Order,
+        order: LaunchOrder,
         plan: Plan,
         host: HostTable,
         *,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from medley import storage
-from medley.engine.launch import Launch, Order
+from medley.engine.launch import Launch, LaunchOrder
 from medley.planner import Layout
 from medley.schema import EngineName
 from medley.serving.server_records import get_records_folder
@@ -38,7 +38,7 @@ class Description(Value):
         return Path(self.argv[0]).parent
 
 
-def build_description(order: Order, launch: Launch, layout: Layout | None) -> Description:
+def build_description(order: LaunchOrder, launch: Launch, layout: Layout | None) -> Description:
     command = launch.command
     return Description(
         order.placement.engine,

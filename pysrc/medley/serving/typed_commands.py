@@ -8,7 +8,7 @@ from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
 from medley.engine import flags
 from medley.engine.accepted_flags import read_release_flags
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import NO_TOOLS
 from medley.host_schema import ENGINE_TABLES
@@ -63,7 +63,7 @@ def list_hypothetical_steps(job: Job, site: Site, output: Output) -> Iterator[La
     return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
 
-def list_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
+def list_steps(order: LaunchOrder, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the commands in order, one replica after the other."""
     pipelines = list_pipelines(choice.layout)
     if order.placement.launcher == "mp" and len(list_hosts(choice.layout)) > 1:
@@ -86,7 +86,7 @@ def list_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]
         yield from _list_pipeline_steps(replica_order, replica_choice, site)
 
 
-def _list_pipeline_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
+def _list_pipeline_steps(order: LaunchOrder, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the commands of one server: those of its Ray, if there is none yet, then serve."""
     placement, hosts = order.placement, list_hosts(choice.layout)
     head = hosts[0]
@@ -116,7 +116,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Site) -> Iterator[L
     yield LaunchStep(head, shell_text, command, site.find_image(head), plan.why)
 
 
-def _list_steps_without_ray(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
+def _list_steps_without_ray(order: LaunchOrder, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the server on the first host, then the command of each host that joins it."""
     hosts = list_hosts(choice.layout)
     network = choice.network or site.build_network(order.placement.network, order.engine)
@@ -137,7 +137,7 @@ def _list_steps_without_ray(order: Order, choice: Choice, site: Site) -> Iterato
             yield LaunchStep(host, " ".join((join_command, shlex.join(source.switches))).rstrip(), command)
 
 
-def _require_known_flags(order: Order, command: AnnotatedCommand, source: EngineSource) -> None:
+def _require_known_flags(order: LaunchOrder, command: AnnotatedCommand, source: EngineSource) -> None:
     """Raise a Problem for flags that a lock's release would refuse; an image's is not known here."""
     version = source.versions.get(order.engine)
     if version and not source.is_image:
@@ -192,19 +192,21 @@ def _format_ray_address(head_address: str) -> str:
     return f"{head_address}:{ports.RayPorts.gcs}"
 
 
-def _format_context_variable(order: Order, choice: Choice) -> str:
+def _format_context_variable(order: LaunchOrder, choice: Choice) -> str:
     """Return the assignment that allows a context beyond config.json's; empty if it needs none."""
     if not (choice.workload.is_beyond_config and order.placement.allows_longer_context):
         return ""
     return f"{ENGINE_TABLES[order.engine].context_variable}=1 "
 
 
-def _format_serve_command(order: Order, layout: Layout, site: Site, environment: tuple[str, ...]) -> str:
+def _format_serve_command(
+    order: LaunchOrder, layout: Layout, site: Site, environment: tuple[str, ...]
+) -> str:
     engine_flags = ("--", *order.engine_flags) if order.engine_flags else ()
     return shlex.join((*_list_serve_words(order, layout, site), *environment, *engine_flags))
 
 
-def _list_serve_words(order: Order, layout: Layout, site: Site) -> Iterator[str]:
+def _list_serve_words(order: LaunchOrder, layout: Layout, site: Site) -> Iterator[str]:
     placement, hosts, model_files = order.placement, list_hosts(layout), order.weights
     # A folder by its path, because its name may be that of a known model.
     yield from ("medley", "serve", model_files.name if model_files.model else model_files.target)

@@ -13,7 +13,7 @@ from medley.cluster.cluster_file import build_local_cluster
 from medley.cluster.fleet import Fleet
 from medley.cluster.membership import Membership
 from medley.cluster.model_files import ModelPull
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.hub_download import IGNORED_PATTERNS
@@ -60,7 +60,7 @@ class HubFiles(Value):
     """A commit, branch or tag; None is `main`."""
 
 
-def find_hub_files(order: Order) -> HubFiles | None:
+def find_hub_files(order: LaunchOrder) -> HubFiles | None:
     """Return the files that the engine would fetch from the hub; None if it reads others."""
     model_files, engine = order.weights, order.engine
     if model_files.is_local:

@@ -7,7 +7,7 @@ import pytest
 
 from medley import config
 from medley.command import Command
-from medley.engine.launch import Order, build_launch
+from medley.engine.launch import LaunchOrder, build_launch
 from medley.engine.server_spec import ServerSpec
 from medley.host.kind import load_answers
 from medley.measurement.bench import record
@@ -46,9 +46,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
 
 
-def order(engine: EngineName = "vllm") -> Order:
+def order(engine: EngineName = "vllm") -> LaunchOrder:
 
-    default = Order(
+    default = LaunchOrder(
         Weights("demo", "/models/demo", None),
         ServerSpec("/models/demo", "demo"),
         engine_flags=("--dtype", "x"),

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
@@ -44,7 +44,9 @@ def stripped(on: Site, names: Collection[str]) -> Site:
 
 
 def warnings(on: Site, wanted: PlacementOptions | None = None) -> list[str]:
-    order = Order(Weights("gpt-oss-120b", "x/y", None), ServerSpec("x/y", "y"), wanted or PlacementOptions())
+    order = LaunchOrder(
+        Weights("gpt-oss-120b", "x/y", None), ServerSpec("x/y", "y"), wanted or PlacementOptions()
+    )
     return [each for each in place_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
 
 

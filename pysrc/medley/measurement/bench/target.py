@@ -13,7 +13,7 @@ from msgspec import field
 from medley import config, storage
 from medley.cluster import membership, ray_serving
 from medley.command import Command
-from medley.engine.launch import ENGINES, Launch, Order
+from medley.engine.launch import ENGINES, Launch, LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import tools
 from medley.errors import Problem
@@ -280,7 +280,7 @@ def plan_offline_target(
         engine=engine_name,
         launcher="solo",
     )
-    order = Order(files, ServerSpec(files.target, files.name), placement, flags, user_command=typed)
+    order = LaunchOrder(files, ServerSpec(files.target, files.name), placement, flags, user_command=typed)
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
     description = server_description.build_description(order, prepared.launch, prepared.layout)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from medley import config
-from medley.engine.launch import Order
+from medley.engine.launch import LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
@@ -64,7 +64,7 @@ def plan_model(
         launcher=launcher,
     )
     command = ("medley", "serve", name)
-    order = Order(Weights(name, name, model), ServerSpec(name, name), options, user_command=command)
+    order = LaunchOrder(Weights(name, name, model), ServerSpec(name, name), options, user_command=command)
     facts_by_host = {host: facts.read_facts(host_answers) for host, host_answers in answers.items()}
     site = Site(
         {host: SiteHost(host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()}
