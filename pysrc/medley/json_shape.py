@@ -72,7 +72,7 @@ def _has_generic_type(value: object, origin: Any, args: tuple[Any, ...]) -> bool
 
 def _has_typed_fields(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a Value
     """Return whether the Value can be built from it: no unknown field, and all required ones."""
-    known = {field.name: field for field in msgspec.structs.fields(hint)}
+    known = {field.encode_name: field for field in msgspec.structs.fields(hint)}
     needed = {name for name, field in known.items() if field.required}
     return needed <= set(value) <= set(known) and all(
         has_type(element, known[name].type) for name, element in value.items()

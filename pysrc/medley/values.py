@@ -83,7 +83,7 @@ def _build_builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
     """Return a value in types of JSON, where tables have only what differs from its default."""
     if isinstance(value, Value):
         return {
-            field.name: _build_builtins(getattr(value, field.name))
+            field.encode_name: _build_builtins(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
             if getattr(value, field.name) != get_default(field)
         }
@@ -138,7 +138,7 @@ def list_mistakes(value: object, hint: Any, path: KeyPath = ()) -> Iterator[Mist
 
 
 def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: KeyPath) -> Iterator[Mistake]:
-    fields = {field.name: field for field in msgspec.structs.fields(hint)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(hint)}
     for key in value:
         if key not in fields:
             yield Mistake((*path, key), "unknown", known=tuple(fields))

@@ -110,7 +110,7 @@ def test_what_a_unit_of_the_systems_has_besides() -> None:
         PLAIN.replace(command=PLAIN.command.replace(secrets={"KEY": "/file"})),
         PLAIN.replace(command=PLAIN.command.replace(unset=("LANG",))),
         PLAIN.replace(command=PLAIN.command.replace(undo=("/bin/true",))),
-        PLAIN.replace(after=Command(("/bin/tell", "it"))),
+        PLAIN.replace(start_hook=Command(("/bin/tell", "it"))),
         PLAIN.replace(restart=Restart(limit=3)),
     ],
     ids=["a secret", "unset", "undo", "after", "a limit"],

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from msgspec import field
+
 from medley.cluster import unit_secrets
 from medley.cluster.restart_rule import Restart
 from medley.command import Command
@@ -40,8 +42,8 @@ class Unit(Value):
     title: str
     command: Command
     restart: Restart | None = None
-    after: Command | None = None
-    """A command to run after each start; it waits by itself until the unit is up."""
+    start_hook: Command | None = field(default=None, name="after")
+    """A command to run after each start; it waits by itself until the unit is up. Its JSON key is `after`."""
     stop_limit_s: float = STOP_LIMIT_S
     vital: tuple[str, ...] = ()
     """Names of child processes; the unit ends when one of them does."""
@@ -57,7 +59,13 @@ class BootOptions(Value):
 def format_unit(unit: Unit, boot_options: BootOptions | None = None) -> str:
     """Return the file of a user's own unit, or of one of the system's; refuse to put a secret in it."""
     command, rule = unit.command, unit.restart
-    if command.secrets or command.unset or command.undo or unit.after or (rule and rule.limit is not None):
+    if (
+        command.secrets
+        or command.unset
+        or command.undo
+        or unit.start_hook
+        or (rule and rule.limit is not None)
+    ):
         # Only medley's own supervisor supports these; a secret is passed as the name of its file.
         raise AssertionError(unit.name)
     unit_secrets.require_no_secret_name(command)

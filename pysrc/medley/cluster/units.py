@@ -242,20 +242,20 @@ class UnitSupervisor:
                 process.run(Command(undo), limit_s=_UNDO_LIMIT_S)
             write_line(f"{STARTED_PREFIX}{self.unit.name}: {self.unit.command}")
             main_process = Process(self.unit.command, write_line)
-            after_process = Process(self.unit.after, write_line) if self.unit.after else None
+            hook_process = Process(self.unit.start_hook, write_line) if self.unit.start_hook else None
             try:
                 self._write_state(running=True, since_s=time.time(), next_s=None)
-                finished = self._wait_for_end(main_process, after_process, write_line)
+                finished = self._wait_for_end(main_process, hook_process, write_line)
             finally:
                 main_process.stop(self.unit.stop_limit_s)
-                if after_process:
-                    after_process.stop(1)
+                if hook_process:
+                    hook_process.stop(1)
                 end_processes(list_descendants(self.state.keeper), grace_s=2)
                 self.shared_memory.remove_unused()
         return finished
 
     def _wait_for_end(
-        self, main_process: Process, after_process: Process | None, write_line: OnLine
+        self, main_process: Process, hook_process: Process | None, write_line: OnLine
     ) -> ProcessResult:
         """Wait until the unit's command ends, or a vital process, whose end the command may not notice."""
         vital_processes = self._find_vital_processes()
@@ -276,8 +276,8 @@ class UnitSupervisor:
                 rank_memory.check(list_descendants(self.state.keeper))
             self.shared_memory.check()
             reap_orphans()
-            if after_process:
-                after_process.poll()
+            if hook_process:
+                hook_process.poll()
         return finished
 
     def _find_vital_processes(self) -> dict[ProcessIdentity, str]:
