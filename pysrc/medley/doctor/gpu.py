@@ -20,7 +20,7 @@ from medley.environment.engine_source import build_missing_nccl_problem, has_mat
 from medley.host.driver_libraries import LibraryFile
 from medley.host.health.access import Access, list_low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
-from medley.host.health.software import Leftovers
+from medley.host.health.software import MedleyFiles
 from medley.host.kind import Kind
 from medley.host_schema import (
     ENGINE_TABLES,
@@ -338,11 +338,11 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         yield host.report_improvable(
             f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix
         )
-    leftovers = host.health.leftovers
-    if leftovers is None:
+    medley_files = host.health.medley_files
+    if medley_files is None:
         yield host.report_unknown(NOT_RECORDED)
         return
-    environments = _list_environments(host, kind, leftovers)
+    environments = _list_environments(host, kind, medley_files)
     failures = [
         failure
         for name, packages in environments.items()
@@ -354,14 +354,14 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
 
 
 def _list_environments(
-    host: ExaminedHost, kind: Kind, leftovers: Leftovers
+    host: ExaminedHost, kind: Kind, medley_files: MedleyFiles
 ) -> Mapping[str, Mapping[str, str]]:
     """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
-    if host.member.env and leftovers.user_packages:
-        return {host.member.env: leftovers.user_packages}
+    if host.member.env and medley_files.user_packages:
+        return {host.member.env: medley_files.user_packages}
     locks = set(kind.table.environments.values())
     return {
-        name: packages for name, packages in leftovers.packages.items() if name.rpartition("-")[0] in locks
+        name: packages for name, packages in medley_files.packages.items() if name.rpartition("-")[0] in locks
     }
 
 

@@ -114,7 +114,7 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
         for process in processes
         if process.role == "desktop"
     ]
-    is_serving = bool(host.health.leftovers and host.health.leftovers.serving)
+    is_serving = bool(host.health.medley_files and host.health.medley_files.serving)
     computing = [user for user in users if not (user.is_graphics or user.pid in medley_pids or is_serving)]
     if desktop:
         yield host.report_improvable(
@@ -139,11 +139,11 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
 
     The check names the processes that others started; a fix never ends them, because only their users may.
     """
-    leftovers = host.health.leftovers
-    served_ports = leftovers.serving if leftovers else ()
+    medley_files = host.health.medley_files
+    served_ports = medley_files.serving if medley_files else ()
     rays = [process for process in processes if process.role == "ray"]
     medley_rays = [process for process in rays if process.is_ended_by_ray_stop]
-    stale_rays = medley_rays if leftovers and not leftovers.membership else []
+    stale_rays = medley_rays if medley_files and not medley_files.membership else []
     engines = [
         process
         for process in processes
@@ -153,7 +153,9 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
         yield host.report_unknown(NOT_RECORDED)
         return
     other_rays = [process for process in rays if not process.is_ended_by_ray_stop]
-    if leftovers and leftovers.membership and not medley_rays:  # its Ray is root's, in a container of docker
+    if (
+        medley_files and medley_files.membership and not medley_rays
+    ):  # its Ray is root's, in a container of docker
         other_rays = [process for process in other_rays if process.is_of_user]
     if other_rays:
         owner = _describe_owner(other_rays)

@@ -14,7 +14,7 @@ from medley.doctor.checks import (
 )
 from medley.errors import Problem
 from medley.host.health.access import Firewall
-from medley.host.health.software import Leftovers, RdmaParts
+from medley.host.health.software import MedleyFiles, RdmaParts
 from medley.network.ports import API_PORT, EPHEMERAL_RANGE, RayPorts
 
 _MAX_RULES_SHOWN = 3
@@ -22,9 +22,9 @@ _MAX_RULES_SHOWN = 3
 _NFT_CHAIN = re.compile(r"\w+( [A-Za-z_.][\w./-]*){2}", re.ASCII)
 
 
-@health_check("address", "cluster address", lambda health: health.leftovers)
-def address(host: ExaminedHost, leftovers: Leftovers) -> Iterator[Check]:
-    member_address = leftovers.membership.get("address")
+@health_check("address", "cluster address", lambda health: health.medley_files)
+def address(host: ExaminedHost, medley_files: MedleyFiles) -> Iterator[Check]:
+    member_address = medley_files.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
     if not member_address or not links:
         return
@@ -160,12 +160,12 @@ def _format_opening_fix(rule: str, examination: Examination) -> str:
 @health_check("ports", "ports of Ray and the API", lambda health: health.firewall)
 def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
     """Check that the ports of Ray and of the API are free, unless medley's own Ray or server has them."""
-    ray, leftovers = RayPorts, host.health.leftovers
+    ray, medley_files = RayPorts, host.health.medley_files
     is_ray_running = any(
         process.is_ended_by_ray_stop and process.role == "ray" for process in host.health.processes or ()
     )
     # An old transcript lists no processes; a member of a cluster then has medley's Ray.
-    may_be_member_ray = leftovers and leftovers.membership and host.health.processes is None
+    may_be_member_ray = medley_files and medley_files.membership and host.health.processes is None
     listening_ports = {port for port, _ in firewall_state.listening}
     used_ports = sorted(listening_ports & {ray.gcs, *ray.raylet})
     numbers = ", ".join(map(str, used_ports))
@@ -176,7 +176,7 @@ def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
             cause="Ray listens there, and medley has not started Ray here",
             fix=f"sudo ss -ltnp 'sport = :{used_ports[0]}'  # find the process, and end it if it is yours",
         )
-    elif API_PORT in listening_ports and not (is_ray_running or (leftovers and leftovers.serving)):
+    elif API_PORT in listening_ports and not (is_ray_running or (medley_files and medley_files.serving)):
         yield host.report_improvable(
             f"Port {API_PORT} is already in use",
             cause="the API listens there by default",

@@ -16,7 +16,7 @@ from medley.doctor.checks import (
 from medley.host.facts import GIB
 from medley.host.health import Disk
 from medley.host.health.access import Clock
-from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, Leftovers, Settings
+from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, MedleyFiles, Settings
 
 _RECOMMENDED_FREE_BYTES = {"models": 20 * GIB, "temporary": 2 * GIB}
 _CUDA_ENVIRONMENT_GIB, _CPU_ENVIRONMENT_GIB = 10, 3
@@ -74,7 +74,7 @@ def _compute_need(host: ExaminedHost, purpose: str) -> tuple[int, str]:
     if purpose != "environments":
         return _RECOMMENDED_FREE_BYTES.get(purpose, 0), _PURPOSES[purpose]
     size_gib = _CUDA_ENVIRONMENT_GIB if host.gpu_kind or host.kind is None else _CPU_ENVIRONMENT_GIB
-    if host.health.leftovers and host.health.leftovers.packages:
+    if host.health.medley_files and host.health.medley_files.packages:
         return size_gib * GIB, f"it has an engine environment; the next version takes another {size_gib} GiB"
     reason = f"an engine environment takes {size_gib} GiB, and another {size_gib} GiB while it is built"
     return 2 * size_gib * GIB, reason
@@ -147,11 +147,11 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
         )
 
 
-@health_check("secrets", "modes of secret files", lambda health: health.leftovers)
-def secrets(host: ExaminedHost, leftovers: Leftovers) -> Iterator[Check]:
+@health_check("secrets", "modes of secret files", lambda health: health.medley_files)
+def secrets(host: ExaminedHost, medley_files: MedleyFiles) -> Iterator[Check]:
     """Find secret files that other users can read; the token lets anyone run programs on all hosts."""
     # A bug report may hold any text here, and users paste the fix: use known names only.
-    modes = {name: mode for name, mode in leftovers.modes.items() if name in _SECRET_FILES}
+    modes = {name: mode for name, mode in medley_files.modes.items() if name in _SECRET_FILES}
     readable = {name: mode for name, mode in modes.items() if _is_readable(mode)}
     for name, mode in readable.items():
         cluster_risk = "anyone with it can run programs on every host of the cluster"

@@ -17,7 +17,7 @@ from medley.doctor.checks import (
     host_check,
 )
 from medley.host.health.access import Clock
-from medley.host.health.software import Leftovers
+from medley.host.health.software import MedleyFiles
 from medley.schema import EngineName
 
 _REQUIRED_EQUAL = {"ray": "Ray", "python": "Python", "vllm": "vLLM", "sglang": "SGLang"}
@@ -128,9 +128,9 @@ def versions(examination: Examination) -> Iterator[Check]:
         yield Subject(name).report_problem(problem)
     environments: dict[str, list[dict[str, str]]] = {}
     for name, host in examination.hosts.items():
-        if host.health.leftovers is None:
+        if host.health.medley_files is None:
             yield host.report_unknown(NOT_RECORDED)
-        elif packages := _list_packages(host, host.health.leftovers, examination.engine):
+        elif packages := _list_packages(host, host.health.medley_files, examination.engine):
             environments[name] = packages
         else:
             yield host.report_ok(f"no environment for {examination.engine} yet: it is built at first use")
@@ -163,14 +163,14 @@ def _list_differing(by_host: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [name for name, values in (required | advised).items() if len(values) > 1]
 
 
-def _list_packages(host: ExaminedHost, keeping: Leftovers, engine: EngineName) -> list[dict[str, str]]:
+def _list_packages(host: ExaminedHost, medley_files: MedleyFiles, engine: EngineName) -> list[dict[str, str]]:
     """Return the packages of the virtualenv in cluster.toml, or of each environment that its kind uses."""
-    if host.member.env and keeping.user_packages is not None:
-        return [_normalize_packages(keeping.user_packages)]
+    if host.member.env and medley_files.user_packages is not None:
+        return [_normalize_packages(medley_files.user_packages)]
     lock = host.kind.table.environments.get(engine) if host.kind else None
     return [
         _normalize_packages(packages)
-        for environment, packages in keeping.packages.items()
+        for environment, packages in medley_files.packages.items()
         if lock and environment.rpartition("-")[0] == lock
     ]
 
@@ -197,27 +197,28 @@ def _format_by_host(by_host: Mapping[str, str]) -> str:
 
 @host_check("own-environment", "virtualenv of cluster.toml")
 def own_environment(host: ExaminedHost) -> Iterator[Check]:
-    env, keeping = host.member.env, host.health.leftovers
+    env, medley_files = host.member.env, host.health.medley_files
     if not env or "/" not in env:
         return
     # A shell expands ~ only outside of quotes.
     home, folder = ("~/", env[2:]) if env.startswith("~/") else ("", env)
     python = home + shlex.quote(f"{folder}/bin/python")
-    if keeping is None:
+    if medley_files is None:
         yield host.report_unknown(NOT_RECORDED)
-    elif keeping.user_packages is None:
+    elif medley_files.user_packages is None:
         yield host.report_wrong(
             f"{env} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
             fix=f"python3.12 -m venv {home}{shlex.quote(folder)}  "
             "# and install the engine in it; or leave env out: one is built",
         )
-    elif "ray" not in keeping.user_programs:
+    elif "ray" not in medley_files.user_programs:
         yield host.report_wrong(
             f"{env} has no ray",
             cause="newer images and wheels of vLLM come without it, and over hosts Ray starts the ranks",
             fix=f"{python} -m pip install 'ray[cgraph]'  # the version that the others have",
         )
     else:
-        versions = (f"{name} {version}" for name, version in keeping.user_packages.items())
-        yield host.report_ok(", ".join(versions))
+        yield host.report_ok(
+            ", ".join(f"{name} {version}" for name, version in medley_files.user_packages.items())
+        )

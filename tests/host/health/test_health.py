@@ -72,7 +72,7 @@ def test_this_very_host_answers() -> None:
     assert found.firewall
     assert found.access
     assert found.settings is not None
-    assert found.leftovers is not None
+    assert found.medley_files is not None
 
 
 class TestGpuState:
@@ -425,12 +425,12 @@ def test_a_key_that_others_can_read_is_found_and_not_named(
         (tmp_path / "keys" / name).touch(0o600)
     (tmp_path / "keys/bob").chmod(mode)
     told = ask_host((software.SECRETS_QUESTION,))
-    assert software.read_leftovers(told).modes == {"token": "600", **found}
+    assert software.read_medley_files(told).modes == {"token": "600", **found}
     assert "bob" not in told[software.SECRETS_QUESTION].text
 
 
 def test_keeping() -> None:
-    found = software.read_leftovers(
+    found = software.read_medley_files(
         said(
             (software.SECRETS_QUESTION, "600 token\n644 api-key\n"),
             (software.MEMBERSHIP_QUESTION, '"role": "head"\n"address": "10.0.0.1"\n'),
@@ -445,7 +445,7 @@ def test_keeping() -> None:
             ),
         )
     )
-    assert found == software.Leftovers(
+    assert found == software.MedleyFiles(
         {"token": "600", "api-key": "644"},
         {"role": "head", "address": "10.0.0.1"},
         (8000,),

@@ -13,7 +13,7 @@ from medley.host.health import access, gpu, kernel, software
 from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
 from medley.host.health.kernel import KernelReport
-from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
+from medley.host.health.software import HubAccess, MedleyFiles, RdmaParts, Settings
 from medley.transcript import NO_ANSWER, Transcript, read_lines
 from medley.values import Value
 
@@ -177,7 +177,7 @@ class Health(Value):
     hub: HubAccess | None = None
     rdma: RdmaParts | None = None
     settings: Settings | None = None
-    leftovers: Leftovers | None = None
+    medley_files: MedleyFiles | None = None
     kernel: KernelReport | None = None
     speeds: tuple[str, ...] | None = None
     """The lines of the history of its devices' and links' speeds."""
@@ -203,7 +203,7 @@ def read_health(answers: Transcript) -> Health:
         hub=read_if_asked(software.ANSWER_QUESTION, software.read_hub_access),
         rdma=read_if_asked(software.LIBRARIES_QUESTION, software.read_rdma_parts),
         settings=read_if_asked(software.VARIABLES_QUESTION, software.read_settings),
-        leftovers=read_if_asked(software.SECRETS_QUESTION, software.read_leftovers),
+        medley_files=read_if_asked(software.SECRETS_QUESTION, software.read_medley_files),
         kernel=read_if_asked(kernel.CMA_QUESTION, kernel.read_kernel_report),
         speeds=read_if_asked(SPEEDS_QUESTION, lambda answers: read_lines(answers, SPEEDS_QUESTION)),
     )

@@ -209,7 +209,7 @@ def read_settings(answers: Transcript) -> Settings:
     )
 
 
-class Leftovers(Value):
+class MedleyFiles(Value):
     """The files of medley on this host."""
 
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -226,11 +226,11 @@ class Leftovers(Value):
     """The programs in that virtualenv."""
 
 
-def read_leftovers(answers: Transcript) -> Leftovers:
-    """Return what medley left on this host."""
+def read_medley_files(answers: Transcript) -> MedleyFiles:
+    """Return the files of medley on this host."""
     modes = (line.partition(" ") for line in read_lines(answers, SECRETS_QUESTION))
     user_answer = answers.get(USER_ENVIRONMENT_QUESTION, NO_ANSWER)
-    return Leftovers(
+    return MedleyFiles(
         modes={name: mode for mode, _, name in modes if name},
         membership=dict(
             re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP_QUESTION, NO_ANSWER).text)
