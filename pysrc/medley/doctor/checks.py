@@ -122,7 +122,7 @@ class ExaminedHost(Subject):
     @property
     def has_nix_toolkit(self) -> bool:
         """Whether Nix provides the host's CUDA toolkit and the loader that its engines use."""
-        return bool(self.health.compilers and self.health.compilers.is_pinned)
+        return bool(self.health.compilers and self.health.compilers.is_from_nix)
 
 
 class Examination(Value):

@@ -199,7 +199,7 @@ def ptxas(host: ExaminedHost, host_compilers: Compilers) -> Iterator[Check]:
         )
     elif suitable:
         yield host.report_ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
-    elif host_compilers.is_pinned:
+    elif host_compilers.is_from_nix:
         yield host.report_ok("part of Nix's toolkit for this host")
     elif host_compilers.ptxas:
         path, cuda = host_compilers.ptxas[-1]

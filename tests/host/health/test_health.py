@@ -236,7 +236,7 @@ def test_compilers() -> None:
             (gpu.HEADERS_QUESTION, "/e/vllm True\n/e/own False\n/e/broken \n"),
         )
     )
-    assert found == gpu.Compilers((("/a/ptxas", "12.8"),), is_pinned=True, without_headers=("/e/own",))
+    assert found == gpu.Compilers((("/a/ptxas", "12.8"),), is_from_nix=True, without_headers=("/e/own",))
 
 
 @pytest.mark.parametrize(

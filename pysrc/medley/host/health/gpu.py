@@ -148,7 +148,7 @@ class Compilers(Value):
 
     ptxas: tuple[tuple[str, str], ...] = ()
     """The path and CUDA release of each ptxas; the first is that of Triton's variable, if it is set."""
-    is_pinned: bool = False
+    is_from_nix: bool = False
     """Whether Nix provides the toolkit of this kind of host."""
     without_headers: tuple[str, ...] = ()
     """The engine environments whose Python has no Python.h."""
