@@ -40,7 +40,7 @@ from medley.serving.prepare import Job
 from medley.values import Value
 
 
-class HostEnvironment(Value):
+class HostProcess(Value):
     """The programs and variables of a host's process that do not come from its plan."""
 
     tools: Tools = NO_TOOLS
@@ -98,7 +98,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
         plan,
         used_site,
         build=job.build_launch,
-        environments={name: HostEnvironment(tools, os.environ)},
+        host_processes={name: HostProcess(tools, os.environ)},
         ray=RayEndpoint(cluster.head, Path(cluster.token)) if cluster else None,
         note=output.watch.note,
     )
@@ -118,7 +118,7 @@ def build_launches(
     site: Site,
     *,
     build: LaunchBuilder = build_launch,
-    environments: Mapping[str, HostEnvironment] = MappingProxyType({}),
+    host_processes: Mapping[str, HostProcess] = MappingProxyType({}),
     ray: RayEndpoint | None = None,
     port: int = RANKS_PORT,
     note: Callable[[str], object] = lambda _: None,
@@ -133,18 +133,18 @@ def build_launches(
         plans = plan_nodes(plan, layout, site.addresses, port)
     launches = {}
     for host, host_plan in plans.items():
-        environment = environments.get(host, HostEnvironment())
-        variables = list(environment.head_variables)
+        host_process = host_processes.get(host, HostProcess())
+        variables = list(host_process.head_variables)
         if plan.launcher != "solo":
             variables += _list_cluster_variables(
-                order, site, host, environ=environment.environ, ray=ray, note=note
+                order, site, host, environ=host_process.environ, ray=ray, note=note
             )
         launches[host] = build(
             order,
             host_plan,
-            site.hosts[host].kind.table,
-            tools=environment.tools,
-            environ=environment.environ,
+            site.hosts[host][1].host,
+            tools=host_process.tools,
+            environ=host_process.environ,
             cluster_variables=variables,
         )
     return launches

@@ -37,7 +37,7 @@ from medley.progress import Output, Progress
 from medley.serving import weights
 from medley.serving.extras import require_shown_models
 from medley.serving.launch_plan import plan_job
-from medley.serving.launches import HostEnvironment, PreparedLaunch, build_launches
+from medley.serving.launches import HostProcess, PreparedLaunch, build_launches
 from medley.serving.prepare import Job
 from medley.serving.site import build_joined_site
 from medley.serving.weights import HubFiles
@@ -143,15 +143,15 @@ def _build_launches(
         for name, value in sorted(os.environ.items())
         if name not in hidden and not name.endswith("_TOKEN")
     )
-    environments = {name: HostEnvironment(Tools(programs.program_folder), {}, carried) for name in others}
-    environments[head] = HostEnvironment(programs, os.environ)
+    host_processes = {name: HostProcess(Tools(programs.program_folder), {}, carried) for name in others}
+    host_processes[head] = HostProcess(programs, os.environ)
     launches = build_launches(
         job.order,
         job_plan.layout,
         job_plan.plan,
         site,
         build=job.build_launch,
-        environments=environments,
+        host_processes=host_processes,
         port=_find_free_port(site.addresses[head]),
     )
     return job_plan.layout, launches

@@ -140,7 +140,7 @@ class HostNetwork(Value):
 
 
 def choose_head_network(
-    name: str, facts: Facts, options: NetworkOptions, environment: Mapping[str, str]
+    name: str, facts: Facts, options: NetworkOptions, user_variables: Mapping[str, str]
 ) -> HostNetwork:
     """Choose the fastest link of this host, unless the user names one."""
     expected = _drop_gid_index(choose_mirrored_fabric(name, facts, options))
@@ -149,7 +149,7 @@ def choose_head_network(
     why = "named with --link" if options.link else "the fastest link of this host"
     return HostNetwork(
         endpoint,
-        merge_user_variables(list_host_variables(expected, name, facts), environment),
+        merge_user_variables(list_host_variables(expected, name, facts), user_variables),
         (why, *rejections),
     )
 
@@ -166,7 +166,7 @@ def choose_worker_network(
     name: str,
     head: HeadAddress,
     options: NetworkOptions,
-    environment: Mapping[str, str],
+    user_variables: Mapping[str, str],
 ) -> HostNetwork:
     """Find how this host reaches the head."""
     links = {head.host: head.address, **({name: options.link} if isinstance(options.link, str) else {})}
@@ -177,7 +177,7 @@ def choose_worker_network(
     faster_findings = (
         tuple(_list_faster_link_findings(hosts, options, joined_fabric)) if options.link is None else ()
     )
-    variables = merge_user_variables(list_host_variables(joined_fabric, name, hosts[name]), environment)
+    variables = merge_user_variables(list_host_variables(joined_fabric, name, hosts[name]), user_variables)
     return HostNetwork(
         joined_fabric.endpoints[name],
         variables,
@@ -191,7 +191,7 @@ def choose_running_cluster_network(
     addresses: Mapping[str, str],
     host_name: str,
     options: NetworkOptions,
-    environment: Mapping[str, str],
+    user_variables: Mapping[str, str],
 ) -> tuple[Fabric, tuple[Variable, ...]]:
     """Find the fabric of a cluster whose hosts have these addresses in Ray, and its engine's variables."""
     joined_fabric = _drop_gid_index(
@@ -201,7 +201,7 @@ def choose_running_cluster_network(
         *list_host_variables(joined_fabric, host_name, hosts[host_name]),
         *list_group_variables(joined_fabric, hosts),
     )
-    return joined_fabric, merge_user_variables(fabric_variables, environment)
+    return joined_fabric, merge_user_variables(fabric_variables, user_variables)
 
 
 class ClusterNetwork(NamedTuple):
