@@ -51,7 +51,7 @@ SILENT = SilentProgress()
 class Output(Value):
     """The output of a launch: its progress, medley's lines, and the program's lines."""
 
-    watch: Progress
+    progress: Progress
     say: Callable[[str], None]
     """A line of medley's own."""
     detail: Callable[[str], None]

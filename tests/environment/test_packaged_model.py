@@ -60,7 +60,7 @@ def build(
     *,
     reader: str = "",
     files: tuple[str, ...] = ("words/m.gguf",),
-    watch: SilentProgress | None = None,
+    progress: SilentProgress | None = None,
     own: bool = False,
     code: Mapping[str, bytes] | None = None,
 ) -> None:
@@ -80,7 +80,7 @@ def build(
         table = {"name": "vllm-cpu", "digest": "0", "parts": {"python": "3", "machine": "x"}, "built": ""}
         (folder / "env" / "medley.json").write_text(json.dumps(table))
     packaged_model.build_model(
-        Weights("small", str(folder / "models" / "small"), model), python, watch or SilentProgress()
+        Weights("small", str(folder / "models" / "small"), model), python, progress or SilentProgress()
     )
 
 
@@ -149,7 +149,7 @@ def test_the_conversion_shows_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     watch = Shown()
     reader = READER.format("print('progress 134000000 269000000', flush=True); raise ValueError")
     with raises_problem("small"):
-        build(tmp_path, monkeypatch, reader=reader, watch=watch)
+        build(tmp_path, monkeypatch, reader=reader, progress=watch)
     assert watch.texts[-1] == "134 of 269 MB"
 
 

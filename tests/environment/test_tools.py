@@ -121,7 +121,7 @@ def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     notes = Notes()
     own = virtualenv(tmp_path / "own", "python", "vllm")
-    found = tools.prepare_tools(kind("cpu"), str(own), watch=notes)
+    found = tools.prepare_tools(kind("cpu"), str(own), progress=notes)
     assert (dict(found.toolchain_variables), found.path) == ({"CC": "/n/gcc"}, ("/n/bin",))
     assert notes.notes == ["this shell's toolchain is for thor, and the host is cpu"]
 
@@ -131,7 +131,7 @@ def test_a_dry_run_builds_nothing_and_says_what_would_be(
 ) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     notes = Notes()
-    found = tools.prepare_tools(kind("cpu"), dry_run=True, watch=notes)
+    found = tools.prepare_tools(kind("cpu"), dry_run=True, progress=notes)
     assert found.program_folder.is_relative_to(tmp_path / "cache" / "envs")
     assert ["toolkit-cpu" in notes.notes[0], "env build vllm-cpu" in notes.notes[1]] == [True, True]
     assert not (tmp_path / "cache").exists()
@@ -181,7 +181,7 @@ def test_a_dry_run_says_that_nccl_would_be_compiled(
     program(own / "bin/python", loader)
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     said = Notes()
-    found = tools.prepare_tools(kind("orin-r39"), str(own), is_multi_host=True, dry_run=True, watch=said)
+    found = tools.prepare_tools(kind("orin-r39"), str(own), is_multi_host=True, dry_run=True, progress=said)
     assert "VLLM_NCCL_SO_PATH" not in found.toolchain_variables
     assert [note.split()[3] for note in said.notes if "compile" in note] == notes
 

@@ -52,7 +52,7 @@ def fetch(root: Path, address: str) -> None:
         say("port", port)
         sources = [Source(*each) for each in awaited("sources.json")]
         run = ModelFetch(
-            held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said()
+            held, sources, secret(), on_progress=lambda *each: say("progress", each), progress=Said()
         )
         run.run()
         say("done", run.received_bytes)

@@ -73,12 +73,12 @@ class BatchVerb(Verb):
                 try:
                     with (
                         port_claim.claim_port(model, options.host, options.port),
-                        hide_engine_output() as printer,
+                        hide_engine_output() as output,
                     ):
                         run_job(
-                            prepare_job(options.build_request(model, flags, self.typed_words), printer),
+                            prepare_job(options.build_request(model, flags, self.typed_words), output),
                             server,
-                            printer,
+                            output,
                         )
                 except WorkDone:
                     print_message("all is answered; the server has ended")

@@ -42,7 +42,7 @@ class EnvBuildVerb(Verb):
                 print(command)
             return
         environment = virtualenv.prepare_environment(
-            name, host_toolkit, driver=driver, watch=start_progress()
+            name, host_toolkit, driver=driver, progress=start_progress()
         )
         print_result(_build_table(environment), [str(environment.path)], as_json=self.as_json)
 
@@ -199,7 +199,7 @@ class EnvLockVerb(Verb):
 
     def main(self, name: str) -> None:
         kind = detect_host().kind
-        host_toolkit = toolkit.find_toolkit(kind.name, watch=start_progress())
+        host_toolkit = toolkit.find_toolkit(kind.name, progress=start_progress())
         uv_program = uv.find_uv(host_toolkit.uv if host_toolkit else None)
         device = self.device or kind.table.device
         lock_request = lock.LockRequest(
@@ -214,12 +214,12 @@ class EnvLockVerb(Verb):
         if self.dry_run:
             print(lock.build_resolve_command(lock_request, python, uv_program, Path("SCRATCH")))
             return
-        resolved_lock = lock.resolve_lock(lock_request, python, uv_program, watch=start_progress())
+        resolved_lock = lock.resolve_lock(lock_request, python, uv_program, progress=start_progress())
         environment = None
         with lock.write_lock(resolved_lock) as path:
             if not self.unproven:
                 environment = virtualenv.prepare_environment(
-                    name, host_toolkit, driver=kind.table.driver, watch=start_progress()
+                    name, host_toolkit, driver=kind.table.driver, progress=start_progress()
                 )
                 lock.record_disk_use(resolved_lock, environment.path)
         built_path = environment and str(environment.path)
@@ -269,5 +269,5 @@ def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
             cause=kind.table.no_environment or f"hosts/{kind.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.table)
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, progress=start_progress()), kind.table)
     return name, host_toolkit, kind.table.driver

@@ -18,7 +18,7 @@ class EnvRaiseVerb(Verb):
 
     def main(self, name: str, version: str = "") -> None:
         if self.dry_run:
-            release = relock.resolve_release(name, version or None, watch=start_progress())
+            release = relock.resolve_release(name, version or None, progress=start_progress())
             print_result(_build_versions_table(release), _list_version_lines(release), as_json=self.as_json)
             return
         proof = engine_release.upgrade_lock(name, version or None, progress=start_progress())

@@ -77,7 +77,7 @@ class NodeOptions:
             engine,
             dry_run=dry_run,
             is_other_host=is_other_host,
-            watch=start_progress(),
+            progress=start_progress(),
         )
         host_facts, kind = host
         host_tools = NO_TOOLS
@@ -90,7 +90,7 @@ class NodeOptions:
                 is_multi_host=True,
                 nccl=nccl,
                 dry_run=dry_run,
-                watch=start_progress(),
+                progress=start_progress(),
             )
         path = os.environ.get("PATH", "")
         return node.build_node_spec(

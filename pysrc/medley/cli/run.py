@@ -40,12 +40,12 @@ class RunVerb(Verb):
         )
 
     def main(self, model: str, script: str = "", *words: str) -> int:
-        user_script, printer = read_script(script, model, words), create_output()
+        user_script, output = read_script(script, model, words), create_output()
         request = self.hosting.build_request(model, self.planning, self.trust, self.typed_words)
-        job = prepare_job(request.replace(dry_run=self.dry_run, script=user_script), printer)
+        job = prepare_job(request.replace(dry_run=self.dry_run, script=user_script), output)
         if not self.dry_run:
-            return run_job(job, ScriptRun(user_script.path), printer)
-        launch = prepare_launch(job, find_site(job, printer), printer).launch
+            return run_job(job, ScriptRun(user_script.path), output)
+        launch = prepare_launch(job, find_site(job, output), output).launch
         write_files(launch)  # so that what is printed can be run
         if not self.as_json:
             print_command(launch.command, launch.list_reasons(), as_json=False)

@@ -112,7 +112,7 @@ def list_timeout_variables() -> dict[str, str]:
     return {name: value for name, value in _LOOK_UP_TIMEOUTS.items() if name not in os.environ}
 
 
-def build_environment(blueprint: Blueprint, *, watch: Progress) -> None:
+def build_environment(blueprint: Blueprint, *, progress: Progress) -> None:
     """Build the environment. The folder has its manifest on return, and is removed if this raises."""
     require_supported_system(blueprint)
     require_libraries(blueprint)
@@ -120,10 +120,10 @@ def build_environment(blueprint: Blueprint, *, watch: Progress) -> None:
     storage.make_folder(blueprint.path.parent)
     storage.remove_folder(blueprint.path)
     try:
-        _install_all(blueprint, watch)
+        _install_all(blueprint, progress)
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, or a signal
-            watch.note(f"{blueprint.name}: stopped; what is half made is removed")
+            progress.note(f"{blueprint.name}: stopped; what is half made is removed")
         storage.remove_folder(blueprint.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise uv.build_disk_full_problem(_describe_failure(blueprint), describe_error(error)) from error
@@ -166,15 +166,15 @@ def require_free_disk(blueprint: Blueprint, free_bytes: int) -> None:
         )
 
 
-def _install_all(blueprint: Blueprint, watch: Progress) -> None:
+def _install_all(blueprint: Blueprint, progress: Progress) -> None:
     if blueprint.recipe.note:
-        watch.note(blueprint.recipe.note)
-    with watch.stage(f"{blueprint.name}: virtualenv of {blueprint.interpreter}"):
-        _require_success(blueprint, build_venv_command(blueprint), watch.line)
+        progress.note(blueprint.recipe.note)
+    with progress.stage(f"{blueprint.name}: virtualenv of {blueprint.interpreter}"):
+        _require_success(blueprint, build_venv_command(blueprint), progress.line)
     settings = uv.read_settings(blueprint.interpreter.prefix, blueprint.recipe.indexes)
-    from_torch_index = _look_up_packages(blueprint, settings, watch)
-    with watch.stage(f"{blueprint.name}: download and install"):
-        downloads = uv.Downloads(watch)
+    from_torch_index = _look_up_packages(blueprint, settings, progress)
+    with progress.stage(f"{blueprint.name}: download and install"):
+        downloads = uv.Downloads(progress)
         _require_success(
             blueprint,
             build_install_command(blueprint, settings, from_torch_index=from_torch_index),
@@ -182,11 +182,11 @@ def _install_all(blueprint: Blueprint, watch: Progress) -> None:
         )
     patches.write_aliases(blueprint.site_packages, blueprint.recipe.alias, blueprint.recipe.device)
     patches.write_plugins(blueprint.site_packages, blueprint.recipe.plugins)
-    cuda_folder.complete_cuda_folder(blueprint.site_packages, watch)
+    cuda_folder.complete_cuda_folder(blueprint.site_packages, progress)
     if blueprint.preload:
         blueprint.preload.write_module(blueprint.site_packages)
     if blueprint.loader:
-        with watch.stage(f"{blueprint.name}: patch programs for NixOS"):
+        with progress.stage(f"{blueprint.name}: patch programs for NixOS"):
             patches.patch_loaders(blueprint.path, blueprint.loader)
     manifest = {
         "name": blueprint.name,
@@ -198,15 +198,15 @@ def _install_all(blueprint: Blueprint, watch: Progress) -> None:
     storage.write_text(blueprint.path / MANIFEST_FILE, json.dumps(manifest, indent=1) + "\n")
 
 
-def _look_up_packages(blueprint: Blueprint, settings: Mapping[str, str], watch: Progress) -> bool:
+def _look_up_packages(blueprint: Blueprint, settings: Mapping[str, str], progress: Progress) -> bool:
     """Return whether torch must come from PyTorch's own index: this machine's indexes may lack the build."""
     quick_settings = {**list_timeout_variables(), **settings}
     for from_torch_index in (_needs_torch_index(blueprint, settings), True):
-        with watch.stage(f"{blueprint.name}: look up every package of the lock"):
+        with progress.stage(f"{blueprint.name}: look up every package of the lock"):
             command = build_install_command(
                 blueprint, quick_settings, from_torch_index=from_torch_index, is_dry_run=True
             )
-            finished = process.run(command, on_line=watch.line)
+            finished = process.run(command, on_line=progress.line)
         if finished.status == 0:
             return from_torch_index
         if (

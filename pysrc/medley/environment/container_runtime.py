@@ -74,11 +74,11 @@ def find_image(runtime: Runtime, name: str) -> Image | None:
     )
 
 
-def fetch_image(runtime: Runtime, name: str, system: str, *, watch: Progress = SILENT) -> Image:
+def fetch_image(runtime: Runtime, name: str, system: str, *, progress: Progress = SILENT) -> Image:
     """Return the image, pulled if need be; raise a Problem if it is for another `system` than this host's."""
     image = find_image(runtime, name)
     if image is None:
-        _pull_image(runtime, name, watch)
+        _pull_image(runtime, name, progress)
         image = find_image(runtime, name)
     if image is None:
         raise AssertionError(name)  # a successful pull leaves the image on this host
@@ -138,12 +138,12 @@ def _run_runtime(runtime: Runtime, *words: str) -> str | None:
     return "\n".join(lines) if finished.status == 0 else None
 
 
-def _pull_image(runtime: Runtime, name: str, watch: Progress) -> None:
+def _pull_image(runtime: Runtime, name: str, progress: Progress) -> None:
     free = storage.measure_free_bytes(Path("/var/lib")) / 1e9
-    watch.note(f"{name} is not here; images of engines are 5 to 25 GB, and {free:.0f} GB are free")
+    progress.note(f"{name} is not here; images of engines are 5 to 25 GB, and {free:.0f} GB are free")
     command = Command((runtime, "pull", name))
-    with watch.stage(f"$ {command}"):
-        finished = process.run(command, on_line=watch.line)
+    with progress.stage(f"$ {command}"):
+        finished = process.run(command, on_line=progress.line)
     if finished.status:
         output = [line.strip() for line in finished.lines if line.strip()]
         raise Problem(

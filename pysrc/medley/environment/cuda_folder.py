@@ -22,7 +22,7 @@ _DRIVER_FUNCTION_PATTERN = re.compile(r"\bcu[A-Z]\w+\b")
 _STUB_LIMIT_S = 60
 
 
-def complete_cuda_folder(site_packages: Path, watch: Progress) -> None:
+def complete_cuda_folder(site_packages: Path, progress: Progress) -> None:
     """Add the file names that a toolkit has; do nothing in an environment without a compiler.
 
     nvcc finds its headers from its real path, so it stays where its wheel has put it.
@@ -33,7 +33,7 @@ def complete_cuda_folder(site_packages: Path, watch: Progress) -> None:
     libraries = folder / "lib"
     for name, target in _list_missing_names(libraries):
         (libraries / name).symlink_to(target)
-    _write_driver_stub(folder / "include" / "cuda.h", libraries / "stubs", watch)
+    _write_driver_stub(folder / "include" / "cuda.h", libraries / "stubs", progress)
     (folder / "lib64").symlink_to("lib")
 
 
@@ -45,7 +45,7 @@ def _list_missing_names(libraries: Path) -> Iterator[tuple[str, str]]:
             yield match[1], path.name
 
 
-def _write_driver_stub(header: Path, folder: Path, watch: Progress) -> None:
+def _write_driver_stub(header: Path, folder: Path, progress: Progress) -> None:
     """Make a libcuda.so to link with, as a toolkit has it: programs load the driver's libcuda.so.1.
 
     It has every name of cuda.h: Ubuntu's linker drops a library of which no symbol is used (--as-needed).
@@ -58,4 +58,6 @@ def _write_driver_stub(header: Path, folder: Path, watch: Progress) -> None:
         words = ("cc", "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so"))
         finished = process.run(Command((*words, source.name)), limit_s=_STUB_LIMIT_S)
     if finished.status:
-        watch.note(f"no stub of libcuda.so, because there is no C compiler: {' '.join(finished.lines[-1:])}")
+        progress.note(
+            f"no stub of libcuda.so, because there is no C compiler: {' '.join(finished.lines[-1:])}"
+        )

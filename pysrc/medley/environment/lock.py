@@ -185,15 +185,15 @@ def build_resolve_command(
 
 
 def resolve_lock(
-    request: LockRequest, python: Interpreter, uv_program: str, *, watch: Progress
+    request: LockRequest, python: Interpreter, uv_program: str, *, progress: Progress
 ) -> ResolvedLock:
     with tempfile.TemporaryDirectory(prefix="medley-lock-") as name:
         scratch = Path(name)
         (scratch / "requirements.in").write_text("\n".join(request.requirements) + "\n", encoding="utf-8")
         (scratch / "overrides.txt").write_text("\n".join(request.overrides) + "\n", encoding="utf-8")
-        with watch.stage(f"choose versions for {python}"):
+        with progress.stage(f"choose versions for {python}"):
             finished = process.run(
-                build_resolve_command(request, python, uv_program, scratch), on_line=watch.line
+                build_resolve_command(request, python, uv_program, scratch), on_line=progress.line
             )
         if finished.status:
             raise build_resolution_problem(request.name, finished.status, finished.lines)

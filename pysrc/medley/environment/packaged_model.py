@@ -30,7 +30,7 @@ _MEMORY_GIB = 0.8
 """Peak memory of a conversion in GiB, with the mapped file; measured with SmolLM2: 789 MB."""
 
 
-def build_model(weights: Weights, python: Path, watch: Progress = SILENT) -> None:
+def build_model(weights: Weights, python: Path, progress: Progress = SILENT) -> None:
     """Build the model's folder with an engine's Python unless it exists; a failure leaves no folder."""
     package = weights.model.package if weights.model else None
     folder = Path(weights.target)
@@ -39,10 +39,10 @@ def build_model(weights: Weights, python: Path, watch: Progress = SILENT) -> Non
     storage.make_folder(folder.parent)
     waiting_note = f"another medley builds {weights.name}: waiting"
     with storage.lock_file(
-        folder.with_name(f".{folder.name}.lock"), on_wait=lambda: watch.note(waiting_note)
+        folder.with_name(f".{folder.name}.lock"), on_wait=lambda: progress.note(waiting_note)
     ):
         if not _is_complete(folder):
-            _build_folder(weights.name, package, folder, python, watch)
+            _build_folder(weights.name, package, folder, python, progress)
 
 
 def require_model(weights: Weights) -> None:
@@ -59,7 +59,7 @@ def _is_complete(folder: Path) -> bool:
     return storage.exists(folder / "config.json")
 
 
-def _build_folder(name: str, package: Package, folder: Path, python: Path, watch: Progress) -> None:
+def _build_folder(name: str, package: Package, folder: Path, python: Path, progress: Progress) -> None:
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -69,14 +69,14 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, watch
             storage.make_folder(draft / "model"),
         )
         with bytecode.write_server_bytecode(python):
-            with watch.stage(f"{name}: download {package.name} {package.version}"):
-                _download(_READER, reader, python, watch)
-                _download(package.to_table(), author, python, watch)
-            with watch.stage(f"{name}: convert it"):
+            with progress.stage(f"{name}: download {package.name} {package.version}"):
+                _download(_READER, reader, python, progress)
+                _download(package.to_table(), author, python, progress)
+            with progress.stage(f"{name}: convert it"):
                 source = _find_gguf_file(name, package, author)
-                _convert(name, source, model, python, watch)
+                _convert(name, source, model, python, progress)
             _copy_license(author, source, model)
-            with watch.stage(f"{name}: compare its weights with the table's hash"):
+            with progress.stage(f"{name}: compare its weights with the table's hash"):
                 _require_weights(name, package, model)
         model.chmod(0o755)
         model.rename(folder)
@@ -91,7 +91,7 @@ def _build_unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
     return Problem(f"{name} cannot be written to {folder}", cause=cause, fix=fix)
 
 
-def _download(wheel: Mapping[str, Any], folder: Path, python: Path, watch: Progress) -> None:
+def _download(wheel: Mapping[str, Any], folder: Path, python: Path, progress: Progress) -> None:
     """Install a wheel into a folder of its own."""
     lock = folder.with_name(f"{folder.name}.txt")
     lock.write_text("{name}=={version} --hash=sha256:{sha256}\n".format(**wheel))
@@ -111,7 +111,7 @@ def _download(wheel: Mapping[str, Any], folder: Path, python: Path, watch: Progr
         {**build.list_timeout_variables(), **uv.read_settings(python.parent.parent, ())},
         build.UNSET_VARIABLES,
     )
-    downloads = uv.Downloads(watch)
+    downloads = uv.Downloads(progress)
     installer = Process(command, downloads.show_line)
     try:
         while (finished := installer.wait(_PROGRESS_INTERVAL_S)) is None:
@@ -134,13 +134,13 @@ def _find_gguf_file(name: str, package: Package, author: Path) -> Path:
     return files[0]
 
 
-def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress) -> None:
+def _convert(name: str, source: Path, model: Path, python: Path, progress: Progress) -> None:
     reader = model.with_name(_READER_FOLDER)
 
     def on_line(line: str) -> None:
         if line.startswith(PROGRESS):
             done, total = map(int, line.removeprefix(PROGRESS).split())
-            watch.moved(format_share(done, total))
+            progress.moved(format_share(done, total))
 
     argv = (str(python), "-I", str(FOLDER / "convert_gguf.py"), str(reader), str(source), str(model))
     finished = process.run(Command(argv), on_line=on_line)

@@ -40,7 +40,7 @@ class LockRelease(Value):
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockRelease:
+def resolve_release(name: str, version: str | None, *, progress: Progress) -> LockRelease:
     """Return the lock `name` resolved for this engine version, or for the newest; write nothing."""
     recipe, folder = _find_in_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
@@ -53,7 +53,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockR
             fix=f"add one to {files[0]}",
         )
     distribution, old_version = engine_pin["name"], engine_pin["version"]
-    new_version = version or _find_newest(name, distribution, recipe, watch)
+    new_version = version or _find_newest(name, distribution, recipe, progress)
     if new_version == old_version:
         raise Problem(
             f"{name} has {distribution} {old_version} already",
@@ -66,9 +66,9 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockR
         shutil.copy(folder.parent / "pyproject.toml", tree)
         requirements = _ENGINE_PIN_PATTERN.sub(f"{distribution}=={new_version}", old_texts[files[0]])
         (tree / "locks" / files[0].name).write_text(requirements, encoding="utf-8")
-        with watch.stage(f"resolve {name} for {distribution} {new_version}"):
+        with progress.stage(f"resolve {name} for {distribution} {new_version}"):
             command = Command((sys.executable, str(tree / "locks/remake.py"), name))
-            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
+            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=progress.line)
         if finished.status:
             raise uv.build_failure_problem(name, finished.status, finished.lines, verb="lock")
         texts = [requirements, (tree / "locks" / files[1].name).read_text(encoding="utf-8")]
@@ -107,7 +107,7 @@ def _find_in_tree(name: str) -> tuple[Recipe, Path]:
     return recipes[name], path.parent
 
 
-def _find_newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> str:
+def _find_newest(name: str, distribution: str, recipe: Recipe, progress: Progress) -> str:
     """Return the newest release on the index for the lock's Python."""
     with tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch:
         requirements = Path(scratch) / "requirements.in"
@@ -117,8 +117,8 @@ def _find_newest(name: str, distribution: str, recipe: Recipe, watch: Progress) 
         command = Command(
             (uv.find_uv(None), *arguments), uv.read_settings(Path(sys.prefix), ()), build.UNSET_VARIABLES
         )
-        with watch.stage(f"ask for the newest {distribution}"):
-            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
+        with progress.stage(f"ask for the newest {distribution}"):
+            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=progress.line)
     pins = parse_pins("\n".join(finished.lines))
     if finished.status or not pins:
         raise uv.build_failure_problem(name, finished.status, finished.lines, verb="lock")

@@ -48,23 +48,23 @@ class Toolkit(StrictTable):
     loader: Loader | None = None
 
 
-def find_toolkit(kind: str, *, can_build: bool = True, watch: Progress = SILENT) -> Toolkit | None:
+def find_toolkit(kind: str, *, can_build: bool = True, progress: Progress = SILENT) -> Toolkit | None:
     """Return the toolkit: the dev shell's, else the flake's, built by Nix in minutes if `can_build`."""
     if folder := os.environ.get("MEDLEY_TOOLKIT"):
         return read_toolkit(Path(folder))
-    link = _find_flake_output(f"toolkit-{kind}", Path("toolkit.json"), watch, can_build=can_build)
+    link = _find_flake_output(f"toolkit-{kind}", Path("toolkit.json"), progress, can_build=can_build)
     return read_toolkit(link) if link else None
 
 
-def find_nccl(kind: str, *, can_build: bool = True, watch: Progress = SILENT) -> Path | None:
+def find_nccl(kind: str, *, can_build: bool = True, progress: Progress = SILENT) -> Path | None:
     """Return the NCCL for this kind: MEDLEY_NCCL, else the flake's, compiled if it may be, else None."""
     if user_path := os.environ.get("MEDLEY_NCCL"):
         return Path(user_path)
-    link = _find_flake_output(f"nccl-{kind}", _NCCL_FILE, watch, can_build=can_build)
+    link = _find_flake_output(f"nccl-{kind}", _NCCL_FILE, progress, can_build=can_build)
     return link / _NCCL_FILE if link else None
 
 
-def _find_flake_output(output: str, file: Path, watch: Progress, *, can_build: bool) -> Path | None:
+def _find_flake_output(output: str, file: Path, progress: Progress, *, can_build: bool) -> Path | None:
     """Return the link to an output with this file, realized first if it may be; None without a flake."""
     flake = os.environ.get("MEDLEY_FLAKE")
     if not flake:
@@ -73,7 +73,7 @@ def _find_flake_output(output: str, file: Path, watch: Progress, *, can_build: b
     if not storage.exists(link / file):
         if not can_build:
             return None
-        _realize_output(output, flake, link, watch)
+        _realize_output(output, flake, link, progress)
     return link
 
 
@@ -111,11 +111,11 @@ def get_root_link(name: str, flake: str) -> Path:
     )
 
 
-def _realize_output(output: str, flake: str, link: Path, watch: Progress) -> None:
+def _realize_output(output: str, flake: str, link: Path, progress: Progress) -> None:
     command = build_realize_command(flake, output, link)
     storage.make_folder(link.parent)
-    with watch.stage(f"{output}, by Nix"):
-        finished = process.run(command, on_line=watch.line)
+    with progress.stage(f"{output}, by Nix"):
+        finished = process.run(command, on_line=progress.line)
     if finished.status:
         raise Problem(
             f"Nix could not make {output}",

@@ -76,7 +76,7 @@ def prepare_tools(
     is_multi_host: bool = False,
     nccl: str | None = None,
     dry_run: bool = False,
-    watch: Progress = SILENT,
+    progress: Progress = SILENT,
 ) -> Tools:
     """Return the programs that serve on this kind of host, built if need be.
 
@@ -87,12 +87,12 @@ def prepare_tools(
         _find_user_virtualenv(environment_name, engine),
         read_user_nccl(nccl, kind.table) if nccl else None,
     )
-    host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, watch=watch)
+    host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, progress=progress)
     host_toolkit = toolkit.add_libcuda(host_toolkit, kind.table, can_write=not dry_run)
     if host_toolkit and host_toolkit.kind != kind.name and not dry_run:
-        watch.note(f"this shell's toolchain is for {host_toolkit.kind}, and the host is {kind.name}")
+        progress.note(f"this shell's toolchain is for {host_toolkit.kind}, and the host is {kind.name}")
     if host_toolkit is None and os.environ.get("MEDLEY_FLAKE"):
-        watch.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
+        progress.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
     cuda_home = None
     if user_virtualenv:
         binary, loader = (
@@ -109,24 +109,24 @@ def prepare_tools(
             raise build_missing_nccl_problem(kind)
         require_driver(kind, blueprint.preload)
         if not dry_run:
-            virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, watch=watch)
+            virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, progress=progress)
         elif virtualenv.read_environment(blueprint.path) is None:
-            watch.note(f"the engine environment would be built first: medley env build {name}")
+            progress.note(f"the engine environment would be built first: medley env build {name}")
     settings = dict(host_toolkit.variables) if host_toolkit else {}
     # Nix's NCCL is on Nix's libc, as the Python has to be that loads it.
     can_load_flake_nccl = loader is not None and not interpreter.is_host_loader(loader)
     if is_multi_host and needs_nccl(kind) and can_load_flake_nccl and user_nccl is None:
-        settings |= _list_flake_nccl_variables(kind.name, can_build=not dry_run, watch=watch)
+        settings |= _list_flake_nccl_variables(kind.name, can_build=not dry_run, progress=progress)
     path = host_toolkit.path if host_toolkit else ()
     return Tools(binary, settings, path, user_nccl, user_virtualenv is None, cuda_home=cuda_home)
 
 
-def _list_flake_nccl_variables(kind: str, *, can_build: bool, watch: Progress) -> dict[str, str]:
+def _list_flake_nccl_variables(kind: str, *, can_build: bool, progress: Progress) -> dict[str, str]:
     """Return the variables of the NCCL that the flake compiles for such a host; empty without one."""
-    library = toolkit.find_nccl(kind, can_build=can_build, watch=watch)
+    library = toolkit.find_nccl(kind, can_build=can_build, progress=progress)
     if library is None:
         if os.environ.get("MEDLEY_FLAKE"):
-            watch.note(f"Nix would compile nccl-{kind} first, and its variables would be added")
+            progress.note(f"Nix would compile nccl-{kind} first, and its variables would be added")
         return {}
     # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
     return {NCCL_PATH_VARIABLE: str(library), PRELOAD: str(library)}

@@ -81,7 +81,7 @@ def _find_packaged_uv() -> str | None:
 class Downloads:
     """The progress of uv's downloads in bytes; uv prints nothing for files of less than 1 MiB."""
 
-    watch: Progress
+    progress: Progress
     file_bytes: dict[str, float] = field(default_factory=dict)
     done_bytes: float = 0
     started_s: float = 0
@@ -95,7 +95,7 @@ class Downloads:
         elif word == "Downloaded" and name in self.file_bytes:
             self.done_bytes += self.file_bytes[name]
         else:
-            self.watch.line(text)
+            self.progress.line(text)
             return
         self.show_bytes(self.done_bytes)
 
@@ -105,7 +105,7 @@ class Downloads:
             total_bytes = sum(self.file_bytes.values())
             done_bytes = min(done_bytes, total_bytes)
             mb_per_s = done_bytes / max(1, time.monotonic() - self.started_s) / 1e6
-            self.watch.moved(f"{format_share(done_bytes, total_bytes)}, {mb_per_s:.0f} MB/s")
+            self.progress.moved(f"{format_share(done_bytes, total_bytes)}, {mb_per_s:.0f} MB/s")
 
 
 _ADDRESS_PATTERN = re.compile(r"https?://([\w.-]+)")

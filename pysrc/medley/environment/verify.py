@@ -32,12 +32,12 @@ def build_script_command(
     return Command((str(environment.python), str(payload.FOLDER / script), *words), environ, UNSET_VARIABLES)
 
 
-def prove_environment(environment: Environment, toolkit: Toolkit | None, watch: Progress) -> Proof:
+def prove_environment(environment: Environment, toolkit: Toolkit | None, progress: Progress) -> Proof:
     """Return the output of the probe; raise a Problem if it does not answer."""
     recipe = config.load_recipes()[environment.name]
     probe = build_script_command(environment, toolkit, "probe.py", recipe.device, recipe.engine)
-    with watch.stage(f"prove {environment.name}"):
-        finished = process.run(probe, limit_s=_PROBE_LIMIT_S, on_line=watch.line)
+    with progress.stage(f"prove {environment.name}"):
+        finished = process.run(probe, limit_s=_PROBE_LIMIT_S, on_line=progress.line)
     if proof := json_shape.parse_last_object(finished.lines):
         return proof
     raise Problem(

@@ -82,7 +82,7 @@ class Environment(Value):
 
 
 def prepare_environment(
-    name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None, watch: Progress = SILENT
+    name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None, progress: Progress = SILENT
 ) -> Environment:
     """Return the environment `name`, built if need be; `driver`: the folders of this kind's driver."""
     blueprint = plan_environment(name, toolkit, driver=driver)
@@ -90,9 +90,9 @@ def prepare_environment(
         return environment
     remove_leftovers()
     waiting_note = f"another medley builds {name}: waiting"
-    with storage.lock_file(get_lock_file(blueprint.path), on_wait=lambda: watch.note(waiting_note)):
+    with storage.lock_file(get_lock_file(blueprint.path), on_wait=lambda: progress.note(waiting_note)):
         if read_environment(blueprint.path) is None:
-            build.build_environment(blueprint, watch=watch)
+            build.build_environment(blueprint, progress=progress)
         environment = read_environment(blueprint.path)
     if environment is None:
         raise AssertionError(blueprint.path)  # build_environment raises, or leaves a manifest

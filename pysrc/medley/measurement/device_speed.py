@@ -100,11 +100,13 @@ def _read_devices(node: Mapping[str, Any]) -> HostDevices:
 
 def measure_host(progress: Progress) -> DeviceSpeeds:
     """Measure the devices of this host, without a cluster, and record the result."""
-    host_facts, host_kind = kind.detect_host()
-    host_toolkit = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.table)
+    host_facts, host_kind = kind.detect_kind()
+    host_toolkit = toolkit.add_libcuda(
+        toolkit.find_toolkit(host_kind.name, progress=progress), host_kind.host
+    )
     environment = tools.choose_environment(host_kind, None)
     folder = virtualenv.prepare_environment(
-        environment, host_toolkit, driver=host_kind.table.driver, watch=progress
+        environment, host_toolkit, driver=host_kind.host.driver, progress=progress
     )
     identities = tuple(devices.list_device_identities(host_facts, host_kind))
     hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), identities)}

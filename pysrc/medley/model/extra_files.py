@@ -52,25 +52,27 @@ def list_extra_paths(extras: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile,
     return ((extra, find_extras_folder(extra, extras) / extra.name) for extra in extras)
 
 
-def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: float = _FETCH_LIMIT_S) -> None:
+def fetch_extras(
+    extras: tuple[ExtraFile, ...], progress: Progress, *, limit_s: float = _FETCH_LIMIT_S
+) -> None:
     """Fetch each file and verify its hash; the Problem shows how to copy it by hand."""
     for extra, path in list_extra_paths(extras):
         with storage.lock_file(
-            path.parent / ".lock", on_wait=lambda: watch.note("another medley fetches it; waiting")
+            path.parent / ".lock", on_wait=lambda: progress.note("another medley fetches it; waiting")
         ):
             if storage.exists(path) and storage.hash_file(path) == extra.sha256:
                 continue
             with (
-                watch.stage(f"fetch {extra.name}: {extra.what}"),
+                progress.stage(f"fetch {extra.name}: {extra.what}"),
                 storage.explain_errors(path, "written"),
             ):
-                _Fetcher(extra, path, watch, time.monotonic() + limit_s).fetch()
+                _Fetcher(extra, path, progress, time.monotonic() + limit_s).fetch()
 
 
 class _Fetcher(Value):
     extra: ExtraFile
     path: Path
-    watch: Progress
+    progress: Progress
     deadline: float
 
     @property
@@ -122,7 +124,7 @@ class _Fetcher(Value):
     def _write(self, chunks: Iterable[bytes], file: IO[bytes]) -> None:
         for chunk in chunks:
             file.write(chunk)
-            self.watch.line(f"{file.tell() / (1 << 20):.1f} MiB")
+            self.progress.line(f"{file.tell() / (1 << 20):.1f} MiB")
             if file.tell() > MAX_FILE_BYTES:
                 raise self._problem(f"{self.url} is larger than {MAX_FILE_BYTES >> 20} MiB")
             if time.monotonic() > self.deadline:

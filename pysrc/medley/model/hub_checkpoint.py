@@ -65,35 +65,35 @@ class HubRecord(Value):
         return f"commit {self.commit[:12] if self.commit else 'unknown'}, read on {self.date}"
 
 
-def fetch_checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
+def fetch_checkpoint(repository: str, progress: Progress = SILENT) -> Checkpoint:
     """Read the tensors from the hub's cache or the hub; else config.json in the cache, to estimate bytes."""
     folder = hub.find_snapshot(repository)
     if folder is not None:
         return read_checkpoint(folder)
     try:
-        return fetch_record(repository, watch).checkpoint
+        return fetch_record(repository, progress).checkpoint
     except hub.HubUnreachable as problem:
         if (folder := hub.find_configured_snapshot(repository)) is None:
             alternative = f"put its {CONFIG_FILE} and {INDEX_FILE} into a folder"
             problem.fix += f"\nor {alternative}, which is enough for a plan: medley plan ./FOLDER"
             raise
         date = datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC).date()
-        watch.note(f"{problem.reason}: using {folder / CONFIG_FILE}, fetched on {date}")
+        progress.note(f"{problem.reason}: using {folder / CONFIG_FILE}, fetched on {date}")
         return read_config(folder)
 
 
-def fetch_record(repository: str, watch: Progress = SILENT) -> HubRecord:
+def fetch_record(repository: str, progress: Progress = SILENT) -> HubRecord:
     """Ask the hub for the headers; use the last kept ones if it does not answer, or raise Unreachable."""
     try:
         about = hub.fetch_info(repository)
     except hub.HubUnreachable as problem:
         if record := load_record(repository) or _read_snapshot(repository):
-            watch.note(f"{problem.reason}: using {repository} at {record.description}")
+            progress.note(f"{problem.reason}: using {repository} at {record.description}")
             return record
         raise
     if record := load_record(repository, about.commit):
         return record
-    record = hub.run_query(repository, lambda api: _fetch_headers(api, repository, about, watch))
+    record = hub.run_query(repository, lambda api: _fetch_headers(api, repository, about, progress))
     if record.commit:
         with skip_unusable_file():
             storage.write_text(_find_record_path(repository, record.commit), json.dumps(record.to_table()))
@@ -154,7 +154,7 @@ def _find_record_path(repository: str, commit: str) -> Path:
     return storage.find_cache_folder() / "checkpoints" / repository.replace("/", "--") / f"{commit}.json"
 
 
-def _fetch_headers(api: "HfApi", repository: str, about: hub.RepositoryInfo, watch: Progress) -> HubRecord:
+def _fetch_headers(api: "HfApi", repository: str, about: hub.RepositoryInfo, progress: Progress) -> HubRecord:
     """Read the headers of all files with a range request for each."""
     from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
@@ -174,7 +174,7 @@ def _fetch_headers(api: "HfApi", repository: str, about: hub.RepositoryInfo, wat
 
     def read_header(name: str) -> dict[str, Tensor]:
         metadata = api.parse_safetensors_file_metadata(repository, name, revision=commit)
-        watch.line(f"headers of {next(done)} of {len(names)} files")
+        progress.line(f"headers of {next(done)} of {len(names)} files")
         return {
             tensor: Tensor(info.dtype, tuple(info.shape), info.data_offsets[1] - info.data_offsets[0])
             for tensor, info in metadata.tensors.items()

@@ -50,7 +50,7 @@ BLOCK_WEIGHTS: Mapping[str, int] = {
 ONE_STAGE_ARCHITECTURES = frozenset(_LIMITS["one_stage"])
 
 
-def find_shape(weights: Weights, watch: Progress = SILENT) -> Shape:
+def find_shape(weights: Weights, progress: Progress = SILENT) -> Shape:
     """Return the model's shape without fetching its weights; raise a Problem if it cannot be found."""
     if weights.model and weights.model.shape:
         return weights.model.shape
@@ -59,8 +59,8 @@ def find_shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     if weights.is_local:
         files = checkpoint.read_checkpoint(Path(weights.target))
     else:
-        with watch.stage(f"ask the hub for the shape of {weights.target}"):
-            files = hub_checkpoint.fetch_checkpoint(weights.target, watch)
+        with progress.stage(f"ask the hub for the shape of {weights.target}"):
+            files = hub_checkpoint.fetch_checkpoint(weights.target, progress)
     return compute_shape(files)
 
 

@@ -67,15 +67,15 @@ class UpgradeResult(Value):
 
 def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> UpgradeResult:
     """Write the lock for the release once its tests pass; a Problem leaves the files unchanged."""
-    release = relock.resolve_release(name, version, watch=progress)
+    release = relock.resolve_release(name, version, progress=progress)
     recipe = config.load_recipes()[name]
     kind = detect_host().kind
     can_run = recipe.device in {"cpu", kind.table.device}
-    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.table)
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, progress=progress), kind.table)
     commands_words = list_parser_commands(recipe.engine)
 
     def build_environment() -> Environment:
-        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, watch=progress)
+        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, progress=progress)
 
     old_flags = list_flag_names(run_parser(build_environment(), recipe, (), progress=progress))
     with lock.write_files(release.new_texts):

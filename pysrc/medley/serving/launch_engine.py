@@ -55,7 +55,7 @@ def prepare_engine(job: Job, host: SiteHost, cluster: Membership | None, progres
             is_multi_host=cluster is not None,
             nccl=choose_nccl(request.nccl, cluster),
             dry_run=request.dry_run,
-            watch=progress,
+            progress=progress,
         )
         if not request.dry_run:
             packaged_model.build_model(job.order.weights, programs.program_folder / "python", progress)
@@ -78,16 +78,16 @@ def find_image(
     """Return the image to use; over a cluster that of its Ray."""
     if cluster is None:
         return container_image.prepare_requested_image(
-            request, host, engine, dry_run=dry_run, is_other_host=is_other_host, watch=progress
+            request, host, engine, dry_run=dry_run, is_other_host=is_other_host, progress=progress
         )
-    selection = request.select_image(host.kind, dry_run=dry_run, watch=progress) if request else None
+    selection = request.select_image(host.kind, dry_run=dry_run, progress=progress) if request else None
     if over_ray or selection is None:
         requested, selection = selection, ImageSelection.parse(cluster.image) if cluster.image else None
         if requested and (selection is None or requested.image.id != selection.image.id):
             raise _other_image_problem(cluster, requested, selection)
     if selection is None:
         return None
-    return container_image.prepare_image(selection, host, engine, dry_run=dry_run, watch=progress)
+    return container_image.prepare_image(selection, host, engine, dry_run=dry_run, progress=progress)
 
 
 def _other_image_problem(

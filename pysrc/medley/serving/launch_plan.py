@@ -107,7 +107,7 @@ def _has_user_engine(job: Job) -> bool:
 
 def _read_shape(job: Job, output: Output) -> Shape | None:
     try:
-        return shape.find_shape(job.order.weights, output.watch)
+        return shape.find_shape(job.order.weights, output.progress)
     except Problem as problem:
         output.say(f"not planned: {problem.what}: {problem.cause}")
         return None

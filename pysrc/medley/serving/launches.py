@@ -83,7 +83,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     cluster = job.cluster if plan.launcher == "ray" else None
     used_site = site.select_hosts(list_hosts(layout))
     name, host = next(iter(used_site.hosts.items()))
-    engine = prepare_engine(job, host, cluster, output.watch)
+    engine = prepare_engine(job, host, cluster, output.progress)
     _require_supported(job, engine)
     accepted_flags = _read_accepted_flags(job, engine, output)
     order = _adapt_order(job, accepted_flags, output)
@@ -100,7 +100,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
         build=job.build_launch,
         host_processes={name: HostProcess(tools, os.environ)},
         ray=RayEndpoint(cluster.head, Path(cluster.token)) if cluster else None,
-        note=output.watch.note,
+        note=output.progress.note,
     )
     launch = launches[name]
     planned_flags = launch.annotated_command.flags
@@ -201,5 +201,5 @@ def _read_accepted_flags(job: Job, engine: HostEngine, output: Output) -> Accept
         engine.image or engine.tools.program_folder,
         engine.version,
         can_run=not job.request.dry_run,
-        progress=output.watch,
+        progress=output.progress,
     )

@@ -50,10 +50,15 @@ _MAX_PORTS_TRIED = 79
 @contextmanager
 def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, send each its launch, and yield this host's launch; then end them all."""
-    request, order, progress = job.request, job.order, output.watch
+    request, order, progress = job.request, job.order, output.progress
     head_facts, kind = detect_host(request.kind, load_answers())
     programs = tools.prepare_tools(
-        kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=progress
+        kind,
+        request.environment,
+        engine=order.engine,
+        is_multi_host=True,
+        nccl=request.nccl,
+        progress=progress,
     )
     packaged_model.build_model(order.weights, programs.program_folder / "python", progress)
     version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
@@ -205,9 +210,9 @@ def run_worker(
                 engine=terms["engine_name"],
                 is_multi_host=True,
                 nccl=nccl,
-                watch=output.watch,
+                progress=output.progress,
             )
-            _meet_head_terms(programs, terms, head, output.watch)
+            _meet_head_terms(programs, terms, head, output.progress)
             own_variables = tuple(programs.list_variables(os.environ.get("PATH", "")))
             values = {
                 variable.name: variable.value for variable in own_variables if variable.value is not None
@@ -218,7 +223,7 @@ def run_worker(
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
     channel.send({"ready": True})
-    with output.watch.stage("wait for the other hosts"):
+    with output.progress.stage("wait for the other hosts"):
         command = receive_command(channel, terms, programs.program_folder, own_variables)
     if command is None:
         output.say("the head does not need this host")

@@ -49,7 +49,7 @@ class Job(Value):
 
 def prepare_job(request: LaunchRequest, output: Output) -> Job:
     """Find model, cluster and launcher; raise a Problem early for what cannot be started."""
-    is_start, progress = not request.dry_run, output.watch
+    is_start, progress = not request.dry_run, output.progress
     model_files = resolve.resolve_weights(
         request.model, config.load_models(), storage.find_cache_folder(), request.user_command
     )

@@ -72,9 +72,9 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
     cluster, slots, order = prepared.cluster, prepared.slots, prepared.order
     name, hub_files = order.weights.name, weights.find_hub_files(order)
     if cluster and slots and prepared.ray_cluster:
-        weights.fetch_on_all_hosts(cluster, slots.used, name, hub_files, output.watch)
+        weights.fetch_on_all_hosts(cluster, slots.used, name, hub_files, output.progress)
     elif not prepared.rendezvous:
-        weights.fetch_weights(name, hub_files, output.watch)
+        weights.fetch_weights(name, hub_files, output.progress)
     with ExitStack() as resources:
         reservation = ExitStack()
         ranks = RankMonitor(prepared, output, reservation)
@@ -85,7 +85,7 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
             folder = Path(order.serving.target)
             if folder.is_absolute():
                 ray_serving.require_weights(cluster, folder)
-            model_files.copy_extra_files(cluster, prepared.launch.model_extras, output.watch)
+            model_files.copy_extra_files(cluster, prepared.launch.model_extras, output.progress)
             resources.enter_context(ray_watch.explain_host_loss(cluster, ranks.addresses))
             resources.enter_context(reservation)
             reservation.enter_context(membership.reserve_slots(cluster, slots.free))

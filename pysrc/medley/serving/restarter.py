@@ -110,7 +110,7 @@ class Restarter:
                 return self.find_site()
             try:
                 return ray_serving.wait_for_site(
-                    self.cluster, self.host_count, REJOIN_LIMIT_S, self.output.watch
+                    self.cluster, self.host_count, REJOIN_LIMIT_S, self.output.progress
                 )
             except Problem as new_problem:
                 problem = new_problem

@@ -99,14 +99,14 @@ class ServerRun(Value):
             record as report,
             server_description.store_description(server.port, description),
             log_launch(log, launch) as write_line,
-            run_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
+            run_edge(_build_edge(server), caddy.prepare_caddy(output.progress), output.say) as edge,
             _record_start_and_end(subject, launch),
             ExitStack() as ready_server,
             device_probe.probe_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),
         ):
-            drain, steps = Drain(edge, self.drain_s, output.say), StartSteps(output.watch)
+            drain, steps = Drain(edge, self.drain_s, output.say), StartSteps(output.progress)
             memory = MemoryGuard(subject, edge, output.say, _get_low_memory_query(prepared))
-            start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
+            start.enter_context(output.progress.stage(f"{engine.TITLE} starts"))
 
             def on_line(line: str) -> None:
                 steps.show_line(line)

@@ -60,7 +60,7 @@ def list_hypothetical_steps(job: Job, site: Site, output: Output) -> Iterator[La
     order = order.replace(
         placement=order.placement.replace(needs_one_server=order.placement.launcher == "mp")
     )
-    return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
+    return list_steps(order, place_order(order, shape.find_shape(order.weights, output.progress), site), site)
 
 
 def list_steps(order: LaunchOrder, choice: Choice, site: Site) -> Iterator[LaunchStep]:

@@ -78,20 +78,20 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
     (host,) = find_this_host(request.kind, output.say).hosts.values()
     if request.image:
         container_image.prepare_requested_image(
-            request.image, host, order.engine, dry_run=False, watch=output.watch
+            request.image, host, order.engine, dry_run=False, progress=output.progress
         )
     elif not (job.cluster and job.cluster.image):
         environment = request.environment or (job.cluster.environment if job.cluster else None)
         programs = tools.prepare_tools(
-            host.kind, environment, engine=order.engine, nccl=request.nccl, watch=output.watch
+            host.kind, environment, engine=order.engine, nccl=request.nccl, progress=output.progress
         )
         version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
         accepted_flags = read_programs_flags(
-            order.engine, programs.program_folder, version, can_run=True, progress=output.watch
+            order.engine, programs.program_folder, version, can_run=True, progress=output.progress
         )
         flags.require_known_flags(accepted_flags, (), order.engine_flags)
-        packaged_model.build_model(order.weights, programs.program_folder / "python", output.watch)
-    weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.watch)
+        packaged_model.build_model(order.weights, programs.program_folder / "python", output.progress)
+    weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.progress)
 
 
 def replace_server(

@@ -91,7 +91,7 @@ def test_a_chain_passes_on_what_it_does_not_have_yet(
     with ThreadPoolExecutor(4) as pool:
         # The last begins first: each waits for the one before it.
         runs = [
-            pool.submit(ModelFetch(held, [before], SECRET, watch=notes).run)
+            pool.submit(ModelFetch(held, [before], SECRET, progress=notes).run)
             for held, before in zip(all_held[:0:-1], sources[-2::-1], strict=True)
         ]
         wait_for("each asks the one before it", lambda: all(held.asked.is_set() for held in all_held[:-1]))
@@ -147,7 +147,7 @@ def test_a_source_that_is_not_there_and_one_that_is(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = Source("gone", "127.0.0.1", closed.getsockname()[1])
     notes = Notes()
-    ModelFetch(held, [gone, serve(source)], SECRET, watch=notes).run()
+    ModelFetch(held, [gone, serve(source)], SECRET, progress=notes).run()
     assert files(held.root) == files(source.root)
     assert notes.said == [f"{gone}: Connection refused; going on from from"]
 
@@ -158,7 +158,7 @@ def test_a_source_with_a_wrong_piece(
     other = PieceStore(source.manifest, model(tmp_path / "other"), whole=True)
     flip(other.root / "a.safetensors", 4 * PIECE)
     notes = Notes()
-    run = ModelFetch(held, [serve(other), serve(source)], SECRET, watch=notes)
+    run = ModelFetch(held, [serve(other), serve(source)], SECRET, progress=notes)
     run.run()
     assert files(held.root) == files(source.root)
     assert "it sent something else for piece 5 of 11 of a.safetensors; going on from from" in notes.said[0]
@@ -259,7 +259,7 @@ def test_a_source_that_fails_midway(
     notes = Notes()
     begun = time.monotonic()
     with odd(behave) as source_:
-        ModelFetch(held, [source_, other], SECRET, watch=notes).run()
+        ModelFetch(held, [source_, other], SECRET, progress=notes).run()
     assert files(held.root) == files(tmp_path / "from")
     assert re.search(said, notes.said[0])
     assert time.monotonic() - begun < 20

@@ -40,7 +40,7 @@ def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
             table["image"], table["container"], table["nccl"], tuple(table["mounts"])
         )
     image = container_image.prepare_requested_image(
-        image_request, SiteHost(host_facts, kind), engine, dry_run=is_dry_run, watch=progress
+        image_request, SiteHost(host_facts, kind), engine, dry_run=is_dry_run, progress=progress
     )
     host_tools = NO_TOOLS
     if image is None:
@@ -52,7 +52,7 @@ def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
             is_multi_host=True,
             nccl=nccl,
             dry_run=is_dry_run,
-            watch=progress,
+            progress=progress,
         )
     path, user_variables = os.environ.get("PATH", ""), fields["environment"]
     node = build_node_spec(

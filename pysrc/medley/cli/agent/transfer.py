@@ -88,7 +88,7 @@ def _fetch_pieces(fields: Table, note: Note) -> Table:
         sources,
         fields["secret"],
         on_progress=_build_progress_note(note),
-        watch=NoteSender(note),
+        progress=NoteSender(note),
     )
     model_fetch.run()
     return {"received_bytes": model_fetch.received_bytes}

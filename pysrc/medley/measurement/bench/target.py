@@ -155,7 +155,7 @@ def _find_binary(
         and storage.exists(description.programs_folder / ENGINES[name].PROGRAM)
     ):
         return description.programs_folder
-    return tools.prepare_tools(detect_host().kind, environment, engine=name, watch=progress).program_folder
+    return tools.prepare_tools(detect_host().kind, environment, engine=name, progress=progress).program_folder
 
 
 def _find_address(options: TargetOptions) -> ServerAddress:
@@ -268,7 +268,7 @@ def plan_offline_target(
     files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
     if files.notice:
         output.say(files.notice)
-    model_shape = find_shape(files, output.watch)
+    model_shape = find_shape(files, output.progress)
     require_context_room(load, files.name, model_shape.context)
     if not dry_run:
         prepare_weights(files)

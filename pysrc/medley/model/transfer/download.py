@@ -47,7 +47,7 @@ class ModelFetch:
     secret: str
     _: KW_ONLY
     on_progress: OnProgress | None = None
-    watch: Progress = SILENT
+    progress: Progress = SILENT
     retry_limit_s: float = _RETRY_LIMIT_S
     received_bytes: int = field(default=0, init=False)
     _connection: socket.socket | None = field(default=None, init=False)
@@ -143,7 +143,7 @@ class ModelFetch:
         if reasons.get(source) == str(error) or self._stopping.is_set():
             return
         reasons[source] = str(error)
-        self.watch.note(
+        self.progress.note(
             f"{source}: {error}; going on from {'it again' if next_source is source else next_source.host}"
         )
 
