@@ -98,7 +98,7 @@ OURS = "network:\n  version: 2\n"
 
 def asked(**said: str) -> dict[str, Answer]:
     """Answers to the questions that `managers` names so; all others fail."""
-    known = {getattr(link_apply, name): Answer(text) for name, text in said.items()}
+    known = {getattr(link_apply, f"{name}_QUESTION"): Answer(text) for name, text in said.items()}
     return {question: known.get(question, Answer("", 1)) for question in link_apply.MANAGER_QUESTIONS}
 
 

@@ -23,7 +23,7 @@ def report(**said: str | Answer) -> KernelReport:
         {
             question: given.get(name, Answer())
             for name in ("PCIE_FATAL", "PCIE_LOG", "CMA", "PEERS", "IOMMU", "POWER_MODES", "GPU_CLOCKS")
-            for question in [getattr(kernel, name)]
+            for question in [getattr(kernel, f"{name}_QUESTION")]
         }
     )
 
