@@ -179,34 +179,31 @@ def _cache_stage_timers(shape: Shape, load: Load, efficiency: Efficiency) -> Sta
         batch = TokenBatch(sequences, sequences, load.context_tokens)
 
         @cache
-        def compute_lines(devices: tuple[Device, ...], *, is_last_stage: bool) -> list[tuple[float, float]]:
+        def compute_lines(devices: tuple[Device, ...], is_last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
             """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
             lines = []
             for device in {_compute_device_key(device): device for device in devices}.values():
+                stages = (Stage(devices, layers) for layers in (1, 2))
                 one_layer_s, two_layers_s = (
-                    _compute_device_pass(
-                        conditions, Stage(devices, layers), device, batch, last=is_last_stage
-                    ).seconds
-                    for layers in (1, 2)
+                    _compute_device_pass(conditions, stage, device, batch, last=is_last).seconds
+                    for stage in stages
                 )
                 lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
             return lines
 
-        def time_stage(stage: Stage, /, *, is_last_stage: bool) -> float:
-            lines = compute_lines(stage.devices, is_last_stage=is_last_stage)
-            return max(fixed_s + stage.layers * layer_s for fixed_s, layer_s in lines)
-
-        return time_stage
+        return lambda stage, /, *, is_last_stage: max(
+            fixed_s + stage.layers * layer_s
+            for fixed_s, layer_s in compute_lines(stage.devices, is_last_stage)
+        )
 
     return build_stage_timer
 
 
 def _count_busiest_streams(streams: float, pipelines: int) -> float:
-    """Return the streams of the busiest copy, at least one, if each stream goes to a copy by chance.
+    """Return the streams of the busiest pipeline, at least one, if each stream goes to one by chance.
 
     It is the mean plus the largest of so many normal deviates (Blom, 1958). Two Sparks behind a router
-    reached 76 to 94 % of even sharing, and this gives 78 to 95 %.
-    Source: kubis.ai's three topology benchmarks, 2026.
+    reached 76 to 94 % of even sharing (kubis.ai's three topology benchmarks, 2026); this gives 78 to 95 %.
     """
     share = streams / pipelines
     deviate = NormalDist().inv_cdf((pipelines - 0.375) / (pipelines + 0.25))
