@@ -7,9 +7,7 @@ from tools.architecture import PACKAGE
 
 ALLOWED = {
     "cluster": 3,
-    "host": 4,
     "measurement": 7,
-    "network": 5,
     "plain": 1,
 }
 """The most places of each area; after a renaming write the lower number."""

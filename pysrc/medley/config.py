@@ -212,8 +212,10 @@ def _find_mistake(path: Path, shape: type[StrictTable]) -> Problem | None:
         return Problem(
             f"{path} has no lock", cause=f"{path.stem}.txt is not next to it", fix="medley env lock"
         )
+    if not isinstance(table, HostTable):
+        return None
     known = find_table_files("locks")
-    for engine, name in table.environments.items() if isinstance(table, HostTable) else ():
+    for engine, name in table.environments.items():
         if name not in known:
             return Problem(
                 f"{path}: '{engine}' names an unknown environment",

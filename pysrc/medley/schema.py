@@ -131,9 +131,9 @@ def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | No
             if table["refused_key"].fullmatch(key) or (only and key not in only):
                 return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
         last = keys[-1] if keys else flag.lstrip("-").replace("-", "_")
-        allowed = next((each for name, each in values.items() if f"_{last}".endswith(f"_{name}")), None)
+        allowed = next((texts for name, texts in values.items() if f"_{last}".endswith(f"_{name}")), None)
     if allowed is not None:
-        is_name = any(re.fullmatch(_NAMES[each], text) for each in {*allowed} & _NAMES.keys())
+        is_name = any(re.fullmatch(_NAMES[sort], text) for sort in {*allowed} & _NAMES.keys())
         is_harmless = (is_name and not _FILE_PATTERN.match(text)) or text in allowed
         return None if is_harmless else f"{text} may be other code, or open the server"
     return (
@@ -145,10 +145,10 @@ def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | No
 
 def find_variable_refusal(name: str, value: str) -> str | None:
     """Return why a recipe or a table may not set a variable; None for one that is known to be harmless."""
-    library = next((each for each in _LIBRARIES if name.startswith(f"{each}_")), "")
+    library = next((prefix for prefix in _LIBRARIES if name.startswith(f"{prefix}_")), "")
     library = "SGLANG" if library == "SGL" else library
     rest, names = name[len(library) + 1 :], read_harmless_settings()["variables"].get(library, frozenset())
-    is_of_family = any(fnmatchcase(rest, each) for each in names if each.endswith("*"))
+    is_of_family = any(fnmatchcase(rest, family) for family in names if family.endswith("*"))
     if rest not in names and (not is_of_family or read_harmless_settings()["refused_key"].fullmatch(rest)):
         return f"{name} may run other code or open the server"
     if re.search(r"[/~]|\.so\b|://", value):
@@ -378,7 +378,7 @@ class Model(StrictTable):
             _require_harmless(
                 "env", (find_variable_refusal(name, value) for name, value in variables.items())
             )
-        if sum(each is not None for each in (self.repository, self.made, self.package)) != 1:
+        if sum(source is not None for source in (self.repository, self.made, self.package)) != 1:
             raise ValueError("it needs one of a repository, a [made] table and a [package] table")
         # Rules of hosts/ see only the shape, so it gets the table's architecture.
         if self.shape and self.shape.architecture is None:

@@ -90,7 +90,9 @@ def list_rows(proof: Proof) -> Iterator[tuple[str, str]]:
     if isinstance(platform := proof.get("platform"), str):
         yield "platform", f"{_describe_platform(proof)} {platform or 'none'}"
     devices = proof.get("devices")
-    for device in devices if isinstance(devices, list) else ():
+    if not isinstance(devices, list):
+        return
+    for device in devices:
         capability = f", capability {device['capability']}" if "capability" in device else ""
         yield "device", f"{device['name']}{capability}"
         for kernel in _KERNELS:

@@ -34,10 +34,10 @@ _CONNECT_S, _READ_S, _FETCH_LIMIT_S = 8.0, 20.0, 300.0
 
 def list_extras(model: Model | None, environ: Mapping[str, str]) -> tuple[ExtraFile, ...]:
     """List a model's extra files, except those that the user's environment replaces."""
+    if model is None:
+        return ()
     return tuple(
-        extra
-        for extra in (model.needs if model else ())
-        if extra.kind != "tiktoken" or not environ.get(ENCODINGS_VARIABLE)
+        extra for extra in model.needs if extra.kind != "tiktoken" or not environ.get(ENCODINGS_VARIABLE)
     )
 
 

@@ -99,8 +99,9 @@ def list_ssh_ports(environments: Iterable[Mapping[str, str]]) -> set[int]:
 def _list_nftables_lines(rules: FirewallRules) -> Iterator[str]:
     yield from _NFTABLES_REMOVAL
     yield "table inet medley {"
-    for number in _FAMILIES if rules.limited_ports else ():
-        yield f"\tset strangers{number} {{ type ipv{number}_addr; size 65535; flags dynamic; }}"
+    if rules.limited_ports:
+        for number in _FAMILIES:
+            yield f"\tset strangers{number} {{ type ipv{number}_addr; size 65535; flags dynamic; }}"
     yield "\tchain input {"
     yield "\t\ttype filter hook input priority 0; policy accept;"
     yield '\t\tiifname "lo" accept'

@@ -199,17 +199,19 @@ def _find_unfit_reason(link: Interface, protected_links: Mapping[str, str]) -> s
 def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -> Iterator[LinkSetting]:
     """Yield the setting of each link, in a network that no other link or route has."""
     names = {link.name for link in links}
-    taken = [network for link in facts.net.links if link.name not in names for network in link.networks]
+    used_networks = [
+        network for link in facts.net.links if link.name not in names for network in link.networks
+    ]
     other_routes = [route for route in facts.net.routes if route.interface not in names]
     destinations = (route.destination for route in other_routes if route.destination != "default")
-    taken += [IPv4Network(destination, strict=False) for destination in destinations]
+    used_networks += [IPv4Network(destination, strict=False) for destination in destinations]
     for link in links:
-        address, why = _choose_address(link, taken, request, facts)
-        taken.append(address.network)
+        address, why = _choose_address(link, used_networks, request, facts)
+        used_networks.append(address.network)
         is_fast = link.kind == "ethernet" and (link.mbit or 0) >= FAST_MBIT
         current = [link_address.cidr for link_address in link.addresses]
         # All cables share the link-local network, which does not identify a cable.
-        replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, taken)]
+        replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, used_networks)]
         yield LinkSetting(
             interface=link.name,
             kind=link.kind,
@@ -223,18 +225,18 @@ def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -
 
 
 def _choose_address(
-    link: Interface, taken: list[IPv4Network], request: LinkRequest, facts: Facts
+    link: Interface, used_networks: list[IPv4Network], request: LinkRequest, facts: Facts
 ) -> tuple[IPv4Interface, str]:
     """Return the address of a link and the reason: the user's, its own, or a suggested one."""
     if request.address:
-        return _parse_address(request.address, taken, request), "as requested"
+        return _parse_address(request.address, used_networks, request), "as requested"
     for candidate in (link_address.cidr for link_address in link.addresses):
-        if not candidate.is_link_local and not _has_overlap(candidate.network, taken):
+        if not candidate.is_link_local and not _has_overlap(candidate.network, used_networks):
             return candidate, "it has this address already"
     host_number, number_reason = _choose_host_number(request, facts)
     for third in range(_FIRST_SUBNET, _LAST_SUBNET + 1):
         candidate = IPv4Interface(f"192.168.{third}.{host_number}/24")
-        if not _has_overlap(candidate.network, taken):
+        if not _has_overlap(candidate.network, used_networks):
             return candidate, f"a network that no other link has; .{host_number} {number_reason}"
     raise Problem(
         f"there is no free network for {link.name}",
@@ -244,7 +246,7 @@ def _choose_address(
     )
 
 
-def _parse_address(text: str, taken: list[IPv4Network], request: LinkRequest) -> IPv4Interface:
+def _parse_address(text: str, used_networks: list[IPv4Network], request: LinkRequest) -> IPv4Interface:
     command = f"medley link setup --interface {request.interface} --address"
     if not re.fullmatch(r"[0-9.]+/[0-9]+", text):
         raise Problem(
@@ -266,7 +268,7 @@ def _parse_address(text: str, taken: list[IPv4Network], request: LinkRequest) ->
             cause=f"it is the first or last of {address.network}",
             fix=f"{command} {address.network.network_address + 1}/{address.network.prefixlen}",
         )
-    if _has_overlap(address.network, taken) and not request.force:
+    if _has_overlap(address.network, used_networks) and not request.force:
         raise Problem(
             f"another link of this host has {address.network} already",
             cause="with two links in one network the kernel mixes up their MAC addresses",

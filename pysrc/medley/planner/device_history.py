@@ -146,7 +146,8 @@ def list_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
         return
     # A probe that measured nothing, for example because memory was full, does not clear a slow device.
     measured = [record for record in records if record.speeds]
-    for device in measured[-1].devices if measured else ():
+    devices = measured[-1].devices if measured else ()
+    for device in devices:
         finding = _compare_with_past(measured, device, "gb_s", "GB/s")
         finding = finding or _compare_with_past(measured, device, "tflops", "TFLOPS")
         stated_gb_s = measured[-1].stated.get(str(device.index), 0)

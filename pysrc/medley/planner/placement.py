@@ -269,7 +269,9 @@ def _find_memory_refusal(site: Site, shape: Shape, layout: Layout) -> str | None
 def _count_host_table_bytes(shape: Shape, layout: Layout) -> dict[str, int]:
     """Return the bytes of tables in the memory of each host, next to the GPUs of its first stages."""
     tables: dict[str, int] = {}
-    for stages in list_pipelines(layout) if shape.host_table_bytes else ():
+    if not shape.host_table_bytes:
+        return tables
+    for stages in list_pipelines(layout):
         position = PipelinePosition(stages[0].layers, len(stages[0].devices))
         for device in stages[0].devices:
             if table_bytes := compute_memory_need(shape, position, device.kind).host_table_bytes:

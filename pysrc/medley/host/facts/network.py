@@ -206,7 +206,9 @@ def _is_up(row: Mapping[str, Any]) -> bool:
 
 def _list_addresses(row: Mapping[str, Any]) -> Iterator[Address]:
     rows = row.get("addr_info")
-    for entry in rows if isinstance(rows, list) else ():
+    if not isinstance(rows, list):
+        return
+    for entry in rows:
         match entry:
             case {"family": "inet", "local": str(ip), "prefixlen": int(prefix)} if _is_network(
                 f"{ip}/{prefix}"

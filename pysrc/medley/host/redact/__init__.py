@@ -61,9 +61,9 @@ def _secrets_of_host() -> Iterator[str]:
     """Yield what medley and the hub keep here, and variables that are called so: a log may show any."""
     from huggingface_hub import constants  # noqa: PLC0415 - 1 ms, and not needed by `medley --help`
 
-    kept = (file for pattern in _KEPT for file in sorted(storage.find_state_folder().glob(pattern)))
-    own = (*sorted(storage.find_config_folder().glob("on-event*")), *_remembered())
-    files = (*kept, *own, Path(constants.HF_TOKEN_PATH))
+    medley_files = (file for pattern in _KEPT for file in sorted(storage.find_state_folder().glob(pattern)))
+    user_files = (*sorted(storage.find_config_folder().glob("on-event*")), *_remembered())
+    files = (*medley_files, *user_files, Path(constants.HF_TOKEN_PATH))
     texts = [text for file in files if (text := _text(file)) is not None]
     texts += [value for name, value in os.environ.items() if has_secret_value(name, value)]
     for text in texts:
@@ -123,8 +123,9 @@ class Redactor:
     ) -> None:
         """`names` are of hosts; all are told, and replaced wherever they stand as a word."""
         hosts: dict[str, str] = {}
-        for each in names:
-            known = [name.lower() for name in ((each,) if isinstance(each, str) else each) if name]
+        for host_names in names:
+            names_of_host = (host_names,) if isinstance(host_names, str) else host_names
+            known = [name.lower() for name in names_of_host if name]
             new = f"host-{len(set(hosts.values())) + 1}"
             called = next((hosts[name] for name in known if name in hosts), new)
             hosts = {**dict.fromkeys(known, called), **hosts}

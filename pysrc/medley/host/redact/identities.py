@@ -159,9 +159,9 @@ class Identities:
         return _split(self._mac(int(match[0].replace(by, ""), 16)), 12, size).replace(":", by)
 
     def _nth(self, sort: str, secret: str | int) -> int:
-        given = self._given.setdefault(sort, {})
+        numbers = self._given.setdefault(sort, {})
         key = secret.lower() if isinstance(secret, str) else f"{secret:x}"
-        return given.setdefault(key, len(given) + 1)
+        return numbers.setdefault(key, len(numbers) + 1)
 
     def _mac(self, mac: int) -> int:
         return (

@@ -314,8 +314,8 @@ class _Reader:
         )
 
     def _find_quote_before(self, at: int) -> str:
-        found = _BEFORE_PATTERN.search(self.text, max(0, at - _LONGEST_QUOTE), at)
-        return found[0] if found else ""
+        match = _BEFORE_PATTERN.search(self.text, max(0, at - _LONGEST_QUOTE), at)
+        return match[0] if match else ""
 
     def _find_quote_end(self, quote: str, at: int) -> int:
         """Return the place of the same quote with the same backslashes, or the end of the line."""

@@ -97,9 +97,9 @@ def build_one_subnet_finding(
     )
 
 
-def find_free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
+def find_free_network(networks: Iterable[IPv4Network]) -> IPv4Network:
     """Return a private /24 that overlaps none of these networks; the last one where all are used."""
-    used, ranges = list(taken), (IPv4Network("192.168.192.0/18"), IPv4Network("172.31.0.0/16"))
+    used, ranges = list(networks), (IPv4Network("192.168.192.0/18"), IPv4Network("172.31.0.0/16"))
     subnets = [subnet for wide in ranges for subnet in wide.subnets(new_prefix=24)]
     free = (subnet for subnet in subnets if not any(map(subnet.overlaps, used)))
     return next(free, subnets[-1])

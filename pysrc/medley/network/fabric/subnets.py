@@ -156,10 +156,10 @@ def _are_lanes_of_port(first: EndpointCandidate, second: EndpointCandidate) -> b
     return (first_port.system_guid, first_port.port_name) == (second_port.system_guid, second_port.port_name)
 
 
-def is_port_order_crossed(found: list[SharedNetwork]) -> bool:
+def is_port_order_crossed(networks: list[SharedNetwork]) -> bool:
     """Return whether the hosts order their ports differently on the PCI bus, by which NCCL pairs them."""
     orders = set()
-    for on_host in zip(*(network.candidates for network in found), strict=True):
+    for on_host in zip(*(network.candidates for network in networks), strict=True):
         ports = [candidate.port for candidate in on_host]
         places = [(port.pci or "", port.device) if port else ("", "") for port in ports]
         orders.add(tuple(sorted(range(len(places)), key=places.__getitem__)))
