@@ -100,9 +100,9 @@ def _read_devices(node: Mapping[str, Any]) -> HostDevices:
 
 def measure_host(progress: Progress) -> DeviceSpeeds:
     """Measure the devices of this host, without a cluster, and record the result."""
-    host_facts, host_kind = kind.detect_kind()
+    host_facts, host_kind = kind.detect_host()
     host_toolkit = toolkit.add_libcuda(
-        toolkit.find_toolkit(host_kind.name, progress=progress), host_kind.host
+        toolkit.find_toolkit(host_kind.name, progress=progress), host_kind.table
     )
     environment = tools.choose_environment(host_kind, None)
     folder = virtualenv.prepare_environment(

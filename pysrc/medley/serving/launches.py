@@ -142,7 +142,7 @@ def build_launches(
         launches[host] = build(
             order,
             host_plan,
-            site.hosts[host][1].host,
+            site.hosts[host].kind.table,
             tools=host_process.tools,
             environ=host_process.environ,
             cluster_variables=variables,

@@ -20,7 +20,7 @@ def find_site(job: Job, output: Output) -> Site:
     if request.other_site:
         return request.other_site
     if job.cluster:
-        return ray_serving.wait_for_topology(
+        return ray_serving.wait_for_site(
             job.cluster, request.host_count, request.wait_s or 0, output.progress
         )
     return find_this_host(request.kind, output.say)
