@@ -172,3 +172,22 @@ def test_advice_in_a_further_line_of_the_message_is_named() -> None:
     other = "(APIServer pid=1) INFO 11-22 08:01:33 [x.py:1] To work around this error, add --odd-flag.\n"
     (alone,) = of(traced("vllm/x.py") + other).problems
     assert "--odd-flag" not in alone.problem().fix
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sglang/srt/managers/scheduler_components/batch_result_processor.py",
+        "vllm/model_executor/layers/logits_processor.py",
+        "vllm/v1/engine/output_processor.py",
+    ],
+)
+def test_a_processor_of_results_is_no_encoder_of_images(call: str) -> None:
+    (failure,) = of(traced(call)).problems
+    assert "vision" not in failure.problem().what
+    assert "mm-encoder" not in failure.problem().fix
+
+
+def test_a_processor_of_images_is_one() -> None:
+    (failure,) = of(traced("vllm/transformers_utils/processor.py")).problems
+    assert "the vision or audio encoder" in failure.problem().what

@@ -176,3 +176,19 @@ def test_an_exception_in_a_group_is_named() -> None:
     (found,) = of(f"{text}    | KeyError: 'odd'\n    +------\n").problems
     assert found.match.line.text == "KeyError: 'odd'"
     assert "LoRA" in found.problem().what
+
+
+def test_an_error_of_a_stream_counts_where_other_requests_are_answered() -> None:
+    text = READY + prefixed("(APIServer pid=1) ERROR 11-22 08:01:33 [serving.py:1244] ", ODD)
+    (failure,) = of(text + SERVED).problems
+    assert failure.match.failure.name == "request-failed"
+    assert failure.confidence == "low"
+
+
+def test_an_engine_that_a_request_ended_does_not_go_on() -> None:
+    dead = (
+        "CRITICAL 03-30 02:15:01 [launcher.py:116] MQLLMEngine is already dead, terminating server process\n"
+    )
+    text = READY + prefixed("ERROR 03-30 02:15:01 [engine.py:160] ", ODD) + dead
+    (failure,) = of(text).problems
+    assert failure.match.failure.name == "unknown-error"

@@ -242,3 +242,18 @@ def test_the_last_line_of_a_command_is_its_error(last: str) -> None:
     # Five lines later it did not end the command, and a server that became ready goes on.
     assert names(of(f"$ frobnicate\n{last}\n" + "a\nb\nc\nd\n")) == []
     assert names(of(f"{READY}\n{last}\n")) == []
+
+
+OWN_SYMBOL = (
+    "ImportError: /v/vllm/_C.abi3.so: undefined symbol: _Z24silu_and_mul_nvfp4_quantRN2at6TensorES1_\n"
+)
+
+
+def test_a_line_that_ends_a_traceback_needs_no_error_after_it() -> None:
+    trace = 'Traceback (most recent call last):\n  File "/v/vllm/x.py", line 4, in <module>\n    import x\n'
+    assert names(of(trace + OWN_SYMBOL)) == ["symbol-own-kernel"]
+
+
+def test_an_error_whose_known_failure_does_not_count_is_still_an_error() -> None:
+    text = OWN_SYMBOL.replace("/v/vllm/_C.abi3", "/v/nixl/core").replace("ImportError", "OddError")
+    assert names(of(text)) == ["unknown-error"]

@@ -101,12 +101,9 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
     phases = known.phases
     for scan in scans:
         scan.drop_unaffected()
-    matches = [
-        match
-        for scan in scans
-        for match in scan.matches
-        if _can_count(match, scan) and not _has_recovered(match, scans)
-    ]
+        # An error whose known failure does not count is an unknown one.
+        scan.matches = [match for match in scan.matches if _can_count(match, scan)]
+    matches = [match for scan in scans for match in scan.matches if not _has_recovered(match, scans)]
     replaced_names = {name for match in matches for name in match.failure.over}
     counts = Counter(match.failure.name for match in matches)
     frequent_names = {
@@ -127,6 +124,8 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
         reports = _report_first(find_failed_request(scan, phases) for scan in scans)
     if not reports:
         reports = _report_first(map(find_refused_request, scans))
+    if not reports:
+        reports = _report_first(find_failed_request(scan, phases, also_served=True) for scan in scans)
     if not reports:
         reports = _report_first(map(find_last_words, scans))
     by_log = {scan.name: scan for scan in scans}
@@ -233,9 +232,14 @@ def _can_count(match: FailureMatch, scan: LogScan) -> bool:
         return False
     if (expected_error := match.failure.error) is None:
         return True
-    errors = [(error.number, error.message) for error in scan.errors]
-    errors += [(other.number, other.line.text) for other in scan.matches]
-    return any(number > match.number and expected_error.search(text) for number, text in errors)
+    # The line itself is that error where it ends a traceback, so it is no mere warning.
+    errors = [
+        (error.number, error.message)
+        for error in scan.errors
+        if error.number > match.number or (error.number == match.number and error.ends_traceback)
+    ]
+    errors += [(other.number, other.line.text) for other in scan.matches if other.number > match.number]
+    return any(expected_error.search(text) for _, text in errors)
 
 
 def _follows_restart(match: FailureMatch, scan: LogScan) -> bool:

@@ -70,16 +70,25 @@ def _is_error(line: LogLine) -> bool:
     return (line.level == ERROR and not is_echo(line.text)) or line.text.startswith("Traceback (most recent")
 
 
-def find_failed_request(scan: LogScan, phases: Sequence[Phase]) -> FailureMatch | None:
-    """Return the last exception of a server that did not end, if no request is answered after it."""
+def find_failed_request(
+    scan: LogScan, phases: Sequence[Phase], *, also_served: bool = False
+) -> FailureMatch | None:
+    """Return the last exception of a server that did not end, if no request is answered after it.
+
+    With `also_served` one that the engine logged as an error counts too where requests are answered after it,
+    because the answer to a stream is printed at its start.
+    """
     if not scan.was_ready or scan.stopped or scan.end_number is not None:
         return None
-    last_match = find_last_phase(scan.tail, phases)
+    last_match = None if also_served else find_last_phase(scan.tail, phases)
     served = scan.lines - last_match.lines_after if last_match and last_match.phase.complete else 0
     failures = [
         error
         for error in scan.errors
-        if error.ends_traceback and not error.is_consequence and error.number > served
+        if error.ends_traceback
+        and not error.is_consequence
+        and error.number > served
+        and (error.line.level == ERROR or not also_served)
     ]
     if not failures:
         return None
