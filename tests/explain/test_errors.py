@@ -179,3 +179,35 @@ def test_an_assertion_of_deep_gemm_is_no_surer_than_its_text(
 
 def test_a_name_of_a_gpu_that_is_absent_is_a_known_failure() -> None:
     assert names(of("x.NVMLError_NotFound: Not Found\n" + WAITS))[0] == "gpu-index-absent"
+
+
+def test_the_source_line_of_the_last_call_names_the_component() -> None:
+    call = f'{ERROR}  File "{SITE}vllm/entrypoints/serving.py", line 9, in stream\n'
+    text = (
+        f"{ERROR}Traceback (most recent call last):\n{call}{ERROR}    tool_parser.calls[at].get(\n"
+        f"{ERROR}IndexError: list index out of range\n"
+    )
+    (failure,) = of(text).problems
+    assert "the tool call or reasoning parser" in failure.problem().what
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8192x3840 and 5632x1024)",
+        "RuntimeError: The size of tensor a (11) must match the size of tensor b (2) at dimension 1",
+    ],
+)
+def test_sizes_that_do_not_fit_in_the_engine_s_own_code_are_a_defect(error: str) -> None:
+    (failure,) = of(traced("vllm/model_executor/models/odd.py", error=error)).problems
+    assert "an error in the engine's own code" in failure.problem().what
+    assert failure.confidence == "low"
+    (foreign,) = of(traced("my/own.py", error=error)).problems
+    assert "unknown failure" in foreign.problem().what
+
+
+def test_an_unknown_error_of_a_kernel_names_the_kernel_that_the_engine_chose() -> None:
+    chosen = "(EngineCore pid=9) INFO 11-22 08:01:30 [x.py:1] Selected OddKernel for Fp8LinearMethod\n"
+    (failure,) = of(chosen + traced("vllm/kernels/linear/x.py", error="OddError: it is odd")).problems
+    assert "the log names the kernel OddKernel" in failure.problem().cause
+    assert "VLLM_DISABLED_KERNELS=OddKernel" in failure.problem().fix

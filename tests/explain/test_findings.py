@@ -257,3 +257,16 @@ def test_a_line_that_ends_a_traceback_needs_no_error_after_it() -> None:
 def test_an_error_whose_known_failure_does_not_count_is_still_an_error() -> None:
     text = OWN_SYMBOL.replace("/v/vllm/_C.abi3", "/v/nixl/core").replace("ImportError", "OddError")
     assert names(of(text)) == ["unknown-error"]
+
+
+def test_a_status_of_a_kernel_refuses_no_setting() -> None:
+    raised = RAISED.replace("ValueError: {}", "RuntimeError: Invalid status")
+    assert names(of(raised)) == ["unknown-error"]
+
+
+def test_a_message_that_names_its_remedy_is_not_unknown() -> None:
+    sentence = "the plan has run dry. Please install oddpart to fill it"
+    (failure,) = of(RAISED.format(sentence)).problems
+    assert "unknown" not in failure.problem().what
+    assert "install oddpart" in failure.problem().fix
+    assert failure.confidence == "medium"

@@ -7,7 +7,11 @@ _ENGINE_PACKAGE = re.compile(
 )
 # Errors of Python's own that correct code does not raise, whatever the model and the flags are.
 _CODE_ERROR = re.compile(
-    r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
+    r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)|"
+    # Sizes of two of its own tensors that do not fit
+    r"RuntimeError: (?:mat1 and mat2 shapes|a and b must have same reduction dim|The size of tensor a \(|"
+    r"The expanded size of the tensor|shape '\[|Sizes of tensors must match|split_with_sizes expects|"
+    r"output with shape)"
 )
 _USAGE_ERROR = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
 _SIZE_PAIR = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")

@@ -202,7 +202,11 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
     places = [f"{file}, {function}" for file, function in reversed(calls)]
     # The text may name what did not fail, such as a missing kernel's library.
     worded = [component for component in known.components if component.worded or not calls]
-    reported = _find_components(places, known.components) or _find_components([error.text], worded)
+    reported = (
+        _find_components(places, known.components)
+        or _find_components(_read_innermost_code(nearby, calls), known.components)
+        or _find_components([error.text], worded)
+    )
     text_before = "\n".join([*texts, error.text])
     alternatives = [component.alternative(text_before, log.engine) for component in reported]
     # The message may name a part whose code did not fail, such as "dcp_world_size".
@@ -284,6 +288,12 @@ def _find_ray_address(after: Sequence[bytes], error: LogLine, log: LogFacts) -> 
 def _read_calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
     frames = (_FRAME.match(line.text) for line in lines)
     return ((frame["file"].replace("\\", "/"), frame["function"]) for frame in frames if frame)
+
+
+def _read_innermost_code(lines: Sequence[LogLine], calls: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the line of source code below the last call."""
+    last = max((at for at, line in enumerate(lines) if _FRAME.match(line.text)), default=len(lines))
+    return [line.text.strip() for line in lines[last + 1 : last + 2] if calls and line.text[:1].isspace()]
 
 
 def _read_calls_below(after: Sequence[bytes], error: LogLine) -> list[tuple[str, str]]:

@@ -341,10 +341,11 @@ UNKNOWN = Failure(
     name="unknown-error",
     what="unknown failure: {kind}[, in {component}]",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-    "[; the log shows {switched}, which concerns that code][; {skipped}][; printed before it: {above}]"
+    "[; the log shows {switched}, which concerns that code][; the log names the kernel {chosen_kernel}]"
+    "[; {skipped}][; printed before it: {above}]"
     "[; this is {engine_version}][; the engine switched on by itself: {enabled}]",
     fix="[a warning before it says: {remedy}; ][its message says: {advice}; ]"
-    "[try it without, or with another value of: {switched}; ]"
+    "[try it without, or with another value of: {switched}; ][without that kernel: {kernel_fix}; ]"
     "[another component: {instead}; ][{version_fault}; ]"
     "[try it without these of the log, one at a time: {tried}; ]search for this message in "
     "the engine's issues; to ask there, attach the report that medley explain writes",
@@ -356,8 +357,8 @@ DEFECT = UNKNOWN.replace(
     what="an error in the engine's own code[, in {component}], probably a defect of this version for "
     "this model or these flags: {kind}",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-    "; that is code of the engine or of its packages, so host, driver and network are hardly the reason"
-    "[; this is {engine_version}][; the log shows {switched}, which concerns that code]"
+    "[; {halved}]; that is code of the engine or of its packages, so host, driver and network are hardly the "
+    "reason[; this is {engine_version}][; the log shows {switched}, which concerns that code]"
     "[; the last step before it: {step}][; printed before it: {above}]"
     "[; the engine switched on by itself: {enabled}]",
     fix="a newer version, or the one before: medley env build, or another image (medley serve MODEL "

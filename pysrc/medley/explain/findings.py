@@ -178,7 +178,8 @@ def _apply_wording(match: FailureMatch, wordings: Sequence[Wording]) -> FailureM
     )
     if _LIBRARY_MESSAGE.search(sentence):
         return fallback
-    for wording in wordings:
+    usable = (wording for wording in wordings if not wording.needs or match.groups.get(wording.needs))
+    for wording in usable:
         for sign in wording.signs:
             sign_match = sign.expression.search(sentence) if sign.needle in sentence else None
             if sign_match and not (wording.harmless and wording.harmless.search(sentence)):
