@@ -211,3 +211,11 @@ def test_an_unknown_error_of_a_kernel_names_the_kernel_that_the_engine_chose() -
     (failure,) = of(chosen + traced("vllm/kernels/linear/x.py", error="OddError: it is odd")).problems
     assert "the log names the kernel OddKernel" in failure.problem().cause
     assert "VLLM_DISABLED_KERNELS=OddKernel" in failure.problem().fix
+
+
+def test_an_assertion_in_the_account_of_the_cache_is_a_defect() -> None:
+    error = "AssertionError: Incorrect LRU list, x.id=12 != x_lru.id=11"
+    (failure,) = of(traced("sglang/srt/mem_cache/mamba_radix_cache.py", error=error)).problems
+    assert "an error in the engine's own code" in failure.problem().what
+    (other,) = of(traced("sglang/srt/layers/odd.py", error=error)).problems
+    assert "an error in the engine's own code" not in other.problem().what

@@ -28,6 +28,13 @@ TEXT = "ValueError: no"
             None,
             None,
         ),
+        (
+            "(ServeReplica:default:LLM pid=41) ERROR 2026-05-13 10:00:00,500 default_LLM q7x -- ",
+            ERROR,
+            (5, 13, 36000.5),
+            None,
+            None,
+        ),
         ("ERROR 04-01 02:46:00 ray_utils.py:214] ", ERROR, (4, 1, 9960.0), None, None),
         ("(Worker_TP1 pid=12) WARNING 11-21 08:01:33 [x.py:1] ", WARNING, (11, 21, 28893.0), "1", None),
         (

@@ -13,6 +13,8 @@ _CODE_ERROR = re.compile(
     r"The expanded size of the tensor|shape '\[|Sizes of tensors must match|split_with_sizes expects|"
     r"output with shape)"
 )
+# Code that keeps account of requests and of the cache, whose assertions no setting explains.
+_BOOKKEEPING = re.compile(r"sglang/srt/(?:mem_cache|managers)/|vllm/v1/core/")
 _USAGE_ERROR = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
 _SIZE_PAIR = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
 _TENSOR_SHAPE = re.compile(r"torch\.Size\(\[(\d+(?:, \d+)*)\]\)")
@@ -23,7 +25,10 @@ _MAX_LINE_CHARS = 400
 def explain_version_fault(text: str, last_call: str | None) -> str | None:
     """Return what to do about an error of Python in a call of the engine's own package."""
     own = last_call and _ENGINE_PACKAGE.match(last_call)
-    if not own or not _CODE_ERROR.match(text) or _USAGE_ERROR.search(text):
+    if not last_call or not own or _USAGE_ERROR.search(text):
+        return None
+    is_account = text.startswith("AssertionError: ") and _BOOKKEEPING.match(last_call)
+    if not is_account and not _CODE_ERROR.match(text):
         return None
     return (
         f"such an error in the code of {own[0]} itself is mostly a defect of this version, for a combination "

@@ -75,6 +75,11 @@ _PREFIX_PARTS = tuple(
         ),
         # Python's own, uvicorn's and Ray's
         rf",? ?(?:\d{{4}}-)?(?P<date>\d\d-\d\d)? ?(?P<clock>{_CLOCK}),? - (?P<level>[A-Z]+) - ",
+        # Ray Serve's: ERROR 2026-05-13 10:00:00,123 serve 41 -- , after the name of its process
+        (
+            rf"(?P<level>[A-Z]{{4,8}}) \d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK}) "
+            r"(?:[\w.:#/-]{1,60} ){0,4}-- "
+        ),
         # FlashInfer's, after a time: - WARNING - compilation_context.py:61 - flashinfer.jit:
         r"- (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?:[\w./]+:\d+ - )?",
         (
