@@ -4,14 +4,15 @@ import re
 
 from medley.explain.lines import SGLANG, VLLM, LogLine
 from medley.explain.patterns import Failure, Sign, sign
+from medley.explain.tried_steps import TRIED_WORDS
 from medley.values import Value
 
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
 DRIVER, FACT, REMEDY, SKIPPED = "driver", "fact", "remedy", "skipped"
-SETTING, TYPED = "setting", "typed"
+SETTING, TYPED, TRIED = "setting", "typed", "tried"
 ENGINES = frozenset({VLLM, SGLANG})
-FACT_KINDS = frozenset({SETTING, TYPED, REMEDY, SKIPPED, FACT})
+FACT_KINDS = frozenset({SETTING, TYPED, TRIED, REMEDY, SKIPPED, FACT})
 ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
@@ -139,6 +140,8 @@ TRANSITIONS = (
             ),
         ),
     ),
+    # What the owner of the log reports to have tried
+    Transition(TRIED, tuple(sign(word) for word in TRIED_WORDS)),
     Transition(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
     Transition(
         READY,
@@ -296,6 +299,7 @@ TRANSITIONS = (
             sign("ray==", r"\bray==(?P<version_ray>\d[\w.+]*)"),
             sign("NCCL version", r"NCCL version (?P<version_nccl>\d[\w.]*)"),
             sign("nccl==", r"using nccl==(?P<version_nccl>\d[\w.]*)"),
+            sign("NCCL 2", r"^(?:# )?.{0,80}\bNCCL (?P<version_nccl>2\.\d+\.\d+)\b"),
             sign("nccl-cu", r"nvidia-nccl-cu1\d==(?P<version_nccl>\d[\w.]*)"),
             sign("flashinfer-python==", r"flashinfer-python==(?P<version_flashinfer>\d[\w.+]*)"),
             sign("flashinfer_python: ", r"^flashinfer_python: (?P<version_flashinfer>\d[\w.+]*)"),

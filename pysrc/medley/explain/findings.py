@@ -44,6 +44,8 @@ class FailureReport(Value):
     """The settings that its log shows."""
     manager: str | None = None
     """The package manager of its host, where it is not apt."""
+    tried: tuple[str, ...] = ()
+    """Sentences of the log's owner about what was tried."""
 
     @property
     def confidence(self) -> Confidence:
@@ -58,7 +60,7 @@ class FailureReport(Value):
         return self.match.failure.confidence == "high" and not self.match.failure.symptom
 
     def problem(self) -> Problem:
-        fit = partial(fit_fix, settings=self.settings, manager=self.manager)
+        fit = partial(fit_fix, settings=self.settings, manager=self.manager, tried=self.tried)
         what, cause, fix = self.match.failure.describe(self.match.groups, self.match.engine, fit)
         return Problem(what, cause=cause or shorten_message(self.match.line.text), fix=fix)
 
@@ -134,6 +136,7 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
             match=_apply_wording(report.match, known.wordings),
             settings=by_log[report.match.log].all_settings,
             manager=by_log[report.match.log].figures.get("manager"),
+            tried=tuple(by_log[report.match.log].tried),
         )
         for report in reports
     ]

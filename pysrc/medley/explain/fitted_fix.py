@@ -1,8 +1,10 @@
-"""Fit a fix to its log: leave out what the log's settings already have, and name its package manager."""
+"""Fit a fix to its log: leave out what is set or was tried, and name the host's package manager."""
 
 import re
+from collections.abc import Sequence
 
 from medley.explain.flags import read_flags
+from medley.explain.tried_steps import leave_out_tried
 
 _MEDLEY_FLAGS = {
     "--kv-type": ("--kv-cache-dtype",),
@@ -36,9 +38,12 @@ _INSTALLERS = {
 }
 
 
-def fit_fix(fix: str, settings: str, manager: str | None) -> str:
-    """Return a fix for a log with these settings, of a host with this package manager."""
-    return _name_installer(_drop_settings_in_effect(fix, settings), manager)
+def fit_fix(fix: str, settings: str, manager: str | None, tried: Sequence[str] = ()) -> str:
+    """Return a fix for a log with these settings, of a host with this package manager.
+
+    `tried`: sentences of the log's owner about what did not help.
+    """
+    return _name_installer(leave_out_tried(_drop_settings_in_effect(fix, settings), tried), manager)
 
 
 def _drop_settings_in_effect(fix: str, settings: str) -> str:

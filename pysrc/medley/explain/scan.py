@@ -22,6 +22,7 @@ from medley.explain.patterns import VARYING, Failure, KnownFailures, Sign
 from medley.explain.scanned_log import TAIL_LINES, FailureMatch, Log, LogScan
 from medley.explain.skipped_imports import SkippedImport
 from medley.explain.stops import find_stop
+from medley.explain.tried_steps import is_tried
 from medley.explain.user_patterns import PatternMatch, UserPatterns
 from medley.explain.wrapped_lines import join_wrapped
 
@@ -197,6 +198,8 @@ class _Scan:
                 self.result.add_setting(line.text)
             case events.TYPED if events.is_typed(line):
                 self.result.add_setting(line.text)
+            case events.TRIED if is_tried(line):
+                self.result.add_tried(line.text)
             case events.REMEDY if line.level == WARNING:
                 self.result.remedies = [*dict.fromkeys([*self.result.remedies, line.text])][:_MAX_REMEDIES]
             case events.SKIPPED:

@@ -18,6 +18,7 @@ from medley.values import Value
 TAIL_LINES = 200
 _LONGEST = 700
 _MAX_SETTINGS, _LONGEST_SETTING = 64, 1000
+_MAX_TRIED = 32
 _VARIABLE_NAME = re.compile(r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=")
 
 
@@ -75,6 +76,8 @@ class LogScan:
     """The text in which the engine printed its arguments, and the command before it."""
     settings: list[str] = field(default_factory=list)
     """Lines with variables of the environment, such as those of a recipe."""
+    tried: list[str] = field(default_factory=list)
+    """Sentences of its owner about what was tried."""
     _command: str = ""
     """The last command, until its program has printed its arguments."""
     starts: list[int] = field(default_factory=list)
@@ -98,6 +101,12 @@ class LogScan:
         small = _VARIABLE_NAME.sub(lambda match: match[0].lower(), text[:_LONGEST_SETTING])
         if len(self.settings) < _MAX_SETTINGS and text[:_LONGEST_SETTING] not in self.settings:
             self.settings += [text[:_LONGEST_SETTING], small]
+
+    def add_tried(self, sentence: str) -> None:
+        """Keep a sentence about what was tried; the settings in it are no advice either."""
+        if sentence not in self.tried:
+            self.tried = [*self.tried, sentence[:_LONGEST_SETTING]][:_MAX_TRIED]
+            self.add_setting(sentence)
 
     @property
     def all_settings(self) -> str:

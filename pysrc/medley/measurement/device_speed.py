@@ -106,7 +106,7 @@ def measure_host(progress: Progress) -> DeviceSpeeds:
     )
     environment = tools.choose_environment(host_kind, None)
     folder = virtualenv.prepare_environment(
-        environment, host_toolkit, driver=host_kind.host.driver, progress=progress
+        environment, host_toolkit, driver=host_kind.table.driver, progress=progress
     )
     identities = tuple(devices.list_device_identities(host_facts, host_kind))
     hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), identities)}
