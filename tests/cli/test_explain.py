@@ -40,6 +40,16 @@ def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"  line:  {log}:3: ValueError: Free memory on device cuda:0" in said
 
 
+def test_the_host_of_a_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The prefix of Ray that has it is cut from the line."""
+    log = tmp_path / "serve.log"
+    log.write_text(
+        "(RayWorkerWrapper pid=344, ip=10.2.30.130) RuntimeError: Cannot find any model weights with `/m`\n"
+    )
+    assert run(str(log)) == 1
+    assert "  host:  10.2.30.130\n" in capsys.readouterr().out
+
+
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "serve.log"
     log.write_text(example("heads-indivisible"))

@@ -66,3 +66,24 @@ def test_an_exception_of_a_request_has_its_status() -> None:
 def test_an_error_of_memory_without_figures_has_no_stop_at_its_start() -> None:
     (found,) = of("RuntimeError: CUDA error: out of memory\n").problems
     assert found.problem().cause.startswith("Usual causes")
+
+
+def test_an_absent_model_is_compared_with_the_served_one() -> None:
+    absent = f"{ERROR}Error with model message='The model `q/Llama` does not exist.' code=404\n"
+    served = '{"object":"list","data":[{"id":"/q/Llama","object":"model"}]}\n'
+    (found,) = of(READY + absent + POST.format("404 Not Found") + served).problems
+    assert "no model of the name that the request has: q/Llama; its own is /q/Llama" in found.problem().cause
+    assert "no such path" not in found.problem().cause
+
+
+def test_a_path_outside_the_api_is_the_reason_itself() -> None:
+    """The advice was another name of the model."""
+    generate = POST.replace("/v1/chat/completions", "/generate").format("404 Not Found")
+    (found,) = of(READY + generate).problems
+    assert "served-model-name" not in found.problem().fix
+    assert "/v1/completions" in found.problem().fix
+
+
+def test_a_key_may_come_from_the_environment() -> None:
+    (found,) = of(READY + POST.format("401 Unauthorized")).problems
+    assert "VLLM_API_KEY" in found.problem().cause

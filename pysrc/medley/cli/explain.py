@@ -73,6 +73,8 @@ def _list_problem_lines(failure: FailureReport) -> Iterator[str]:
     lead = "then, and perhaps because of it: " if failure.follows else ""
     yield from format_problem(failure.problem(), lead, sys.stdout)
     yield fit(f"  line:  {table['file']}:{table['line_number']}: {table['line']}")
+    if host := table.get("host"):
+        yield fit(f"  host:  {host}")
     yield from (fit(f"  also:  {place}") for place in failure.also)
     if failure.confidence != "high":
         yield f"  sure:  {failure.confidence}"

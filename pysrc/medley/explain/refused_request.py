@@ -1,7 +1,7 @@
 """Explain a request that a ready server answered with an error of HTTP."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from medley.explain.events import is_echo
@@ -20,6 +20,12 @@ REFUSED = Failure(
 _ANSWER = re.compile(
     r'"(?P<request>[A-Z]{3,7} /[^\s?"]*)[^\s"]* HTTP/[\d.]+" (?P<status>\d{3}(?: [A-Z][a-zA-Z -]{1,30})?)'
 )
+_MODEL_ABSENT = re.compile(r"[Tt]he model [`'\"]?(?P<name>[^`'\"\s]+)[`'\"]? does not exist")
+_SERVED_NAME = re.compile(
+    r"\"id\": ?\"(?P<listed>[^\"]+)\", ?\"object\": ?\"model\"|"
+    r"'served_model_name': \[?'(?P<set>[^']+)'|'model': '(?P<given>[^']+)'"
+)
+_API_PATHS = "/v1/"
 _MAX_ERRORS = 3
 _MIN_ERROR_STATUS = "400"
 """The least status of an answer that reports an error."""
@@ -32,8 +38,20 @@ class _Advice(NamedTuple):
 
 
 _KEY = _Advice(
-    "The server did not accept the API key of the request",
-    "send the key of --api-key with each request: -H 'Authorization: Bearer KEY'",
+    "The server requires an API key, and the request has another one or none. The key comes from --api-key, "
+    "or from VLLM_API_KEY in the server's environment",
+    "send that key with each request: -H 'Authorization: Bearer KEY'; or start the server without one: no "
+    "--api-key, and unset VLLM_API_KEY (env | grep API_KEY)",
+)
+_NO_PATH = _Advice(
+    "The server has no such path",
+    "ask for a path of the OpenAI API: /v1/chat/completions or /v1/completions; all that the server has: "
+    "curl -s http://HOST:8000/openapi.json",
+)
+_NO_MODEL = _Advice(
+    "The server has no model of the name that the request has",
+    "use a name that it prints: curl -s http://HOST:8000/v1/models; or give it the name of the client: "
+    "medley serve MODEL --served-model-name NAME",
 )
 _BUSY = _Advice(
     "The server has too many requests, or it ends",
@@ -42,11 +60,7 @@ _BUSY = _Advice(
 _STATUS_ADVICE = {
     "401": _KEY,
     "403": _KEY,
-    "404": _Advice(
-        "The server has no such path, or no model of the name that the request has",
-        "use a name that it prints: curl -s http://HOST:8000/v1/models; or give it the name of the client: "
-        "medley serve MODEL --served-model-name NAME",
-    ),
+    "404": _Advice(f"{_NO_PATH.meaning}, or no model of the name that the request has", _NO_MODEL.change),
     "429": _BUSY,
     "503": _BUSY,
 }
@@ -99,12 +113,25 @@ def _is_message(line: LogLine) -> bool:
     return bool(text.strip()) and not text[0].isspace()
 
 
+def _explain_absence(request: str, errors: Sequence[LogLine], scan: LogScan) -> _Advice | None:
+    """Return what is absent: the path of the request, or the model that it names."""
+    absent = next((match for line in errors if (match := _MODEL_ABSENT.search(line.text))), None)
+    if absent:
+        served = _SERVED_NAME.search("\n".join([*scan.tail, scan.arguments]))
+        name = served and next(filter(None, served.groups()))
+        meaning = f"{_NO_MODEL.meaning}: {absent['name']}"
+        return _NO_MODEL._replace(meaning=f"{meaning}; its own is {name}" if name else meaning)
+    return None if _API_PATHS in request else _NO_PATH
+
+
 def _build_match(
     scan: LogScan, answer: re.Match[str], errors: list[LogLine], first: LogLine, number: int
 ) -> FailureMatch:
     status = answer["status"]
     general = _SERVER_ERROR_ADVICE if status >= _MIN_SERVER_ERROR_STATUS else _CLIENT_ERROR_ADVICE
     advice = _STATUS_ADVICE.get(status[:3], general)
+    if status.startswith("404"):
+        advice = _explain_absence(answer["request"], errors, scan) or advice
     messages = dict.fromkeys(shorten_message(line.text).rstrip(".") for line in errors)
     failure = REFUSED.replace(fix=advice.change)
     groups: dict[str, str | None] = {
