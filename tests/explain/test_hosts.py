@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.explain.hosts import Hosts, collect_nccl_line, read_hosts
+from medley.explain.hosts import Hosts, collect_nccl_line, find_p2p_off, read_hosts
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,16 @@ def test_each_host_and_rank_of_nccl_counts_once() -> None:
     for host, rank in (("a", 0), ("a", 0), ("b", 1)):
         collect_nccl_line(figures, host, f"comm 0x1 rank {rank} nranks 2 cudaDev 0")
     assert figures == {"nccl_hosts": "a b", "nccl_ranks": "0 1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("NCCL_P2P_DISABLE=1 vllm serve m", "NCCL_P2P_DISABLE=1"),
+        ("NCCL_P2P_DISABLE set by environment to 1.", "NCCL_P2P_DISABLE=1"),
+        ("NCCL_P2P_DISABLE=0", None),
+        ("", None),
+    ],
+)
+def test_p2p_that_is_off_is_named(settings: str, expected: str | None) -> None:
+    assert find_p2p_off(settings) == expected

@@ -11,6 +11,7 @@ NCCL_HOSTS, NCCL_RANKS = "nccl_hosts", "nccl_ranks"
 _MAX_NAMES = 64
 _RING_HOSTS = 3
 _NODES_FLAG = "--nnodes"
+_P2P_OFF = re.compile(r"\bNCCL_P2P_DISABLE(?:=| set by environment to )1\b|\bNCCL_P2P_LEVEL=LOC\b")
 _RANK = re.compile(r"\brank (\d+) nranks (\d+)\b")
 
 
@@ -49,6 +50,12 @@ def read_hosts(figures: Mapping[str, str], arguments: str) -> Hosts:
     ):
         return Hosts(one_host=f"its {ranks} ranks are on one host")
     return Hosts()
+
+
+def find_p2p_off(settings: str) -> str | None:
+    """Return the setting by which NCCL uses no direct access between GPUs."""
+    match = _P2P_OFF.search(settings)
+    return match and match[0].replace(" set by environment to ", "=")
 
 
 def _describe_ring(count: int, figures: Mapping[str, str]) -> str | None:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from medley.explain.context import find_warning
 from medley.explain.events import REQUEST, UNKNOWN, is_echo
-from medley.explain.hosts import read_hosts
+from medley.explain.hosts import find_p2p_off, read_hosts
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, parse_line
 from medley.explain.loaders import find_loader
 from medley.explain.patterns import Phase
@@ -23,6 +23,10 @@ _MAX_END_CHARS = 400
 _ERROR_REPORT = re.compile(
     r"^(?:[\w./-]{1,40}: )?"
     r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
+    # What the system names an error, at the end of a line, as shells and tools print it
+    r": (?:Permission denied|No such file or directory|Connection (?:refused|timed out|reset by peer)|"
+    r"No route to host|Input/output error|Operation not permitted|Device or resource busy|Is a directory|"
+    r"Not a directory|Exec format error|Argument list too long|Network is unreachable)\.?$|"
     r"\bFAILED\b.{0,20}\b(?:rc|code|status)\b|\bexit(?:ed)? (?:with )?(?:code|status)[ :=]*[1-9]"
 )
 
@@ -32,8 +36,10 @@ def find_unfinished_step(
 ) -> FailureMatch | None:
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
     others = [text for other in scans if other is not scan for text in other.tail]
+    hosts = read_hosts(scan.figures, scan.arguments)
     facts = {
-        **read_hosts(scan.figures, scan.arguments)._asdict(),
+        **hosts._asdict(),
+        "p2p_off": hosts.one_host and find_p2p_off(scan.all_settings),
         "stopped": find_stop(list(scan.tail)),
         "loader": find_loader(scan.figures, scan.all_settings),
     }

@@ -30,7 +30,7 @@ SCAN_GROUPS = frozenset(
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
         *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped", "toolkit_package"),
         *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected", "loader", "gid_index"),
-        *("own_target", "other_target", "compiled_file"),
+        *("own_target", "other_target", "compiled_file", "p2p_off"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
