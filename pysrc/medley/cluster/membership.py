@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import field
 
-from medley import explain, json_shape, process, process_identity, storage, transcript
+from medley import json_shape, process, process_identity, storage, transcript
 from medley.cluster import ray, units
 from medley.command import UNSET_VARIABLES, Command
 from medley.environment import container, container_image, container_runtime, payload, virtualenv
@@ -215,7 +215,9 @@ def _run_start_command(command: Command, image: Mapping[str, Any] | None) -> Non
             cause="\n".join(finished.lines[-6:]) or f"ray start exited with {finished.status}",
             fix=f"run it by hand: {command}",
         )
-        raise explain.explain_output(problem, finished.lines)
+        from medley.explain import explain_output  # noqa: PLC0415 - 10 ms, and seldom needed
+
+        raise explain_output(problem, finished.lines)
 
 
 def _end_container() -> bool:

@@ -164,10 +164,11 @@ def _refuse_known_name_of_folder(
 
     A name exactly as in the table is the known model: the folder is not looked at.
     """
-    by_repository = (name for name, model in models.items() if model.repository == user_word)
-    known_name = word if word != user_word else next(by_repository, None)
     folder = Path(user_word)
-    if known_name and _exists(folder) and (folder / "config.json").is_file():
+    if not (_exists(folder) and (folder / "config.json").is_file()):
+        return  # before all tables are read
+    by_repository = (name for name, model in models.items() if model.repository == user_word)
+    if known_name := word if word != user_word else next(by_repository, None):
         choices = (f"./{user_word}", known_name)
         commands = [shlex.join(replace_word(command_words, user_word, choice)) for choice in choices]
         raise Problem(

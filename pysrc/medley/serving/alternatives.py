@@ -211,15 +211,15 @@ def list_builds(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[Build]
 
 def _find_siblings(order: LaunchOrder) -> dict[str, Model]:
     """Return the other builds of the ordered model that have a table."""
-    models = config.load_models()
-    name = next((name for name, model in models.items() if model.repository == order.weights.target), None)
-    if name is None:
+    weights, models = order.weights, config.load_models()
+    if weights.model is None or weights.model.repository != weights.target:
         return {}
-    return {
-        other: model
-        for other, model in models.items()
-        if other != name and remove_format(other) == remove_format(name)
-    }
+    name = weights.name
+    if name not in models:  # it was named by its repository
+        name = next(name for name, model in models.items() if model.repository == weights.target)
+    # By name first: each table is read when it is looked up.
+    siblings = (other for other in models if other != name and remove_format(other) == remove_format(name))
+    return {other: models[other] for other in siblings}
 
 
 def list_faster_builds(order: LaunchOrder, site: Site, choice: Choice) -> list[Build]:
