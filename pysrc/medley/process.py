@@ -156,7 +156,7 @@ class Process:
     def __init__(
         self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, has_stdin: bool = False
     ) -> None:
-        """`has_stdin`: `write_line` writes to its standard input, which is empty otherwise."""
+        """Start the command; with `has_stdin`, `write_line` writes to its stdin, which else is empty."""
         self.command = command
         self.last_lines: deque[str] = deque(maxlen=_MAX_LAST_LINES)
         stdin = subprocess.PIPE if has_stdin else subprocess.DEVNULL

@@ -69,7 +69,7 @@ class ProcessIdentity(Value):
         return _read_fields(self.pid)[:1] in (["T"], ["t"])
 
     def ignores(self, number: signal.Signals) -> bool:
-        """Whether it ignores a signal, as SIGINT where a shell script started it with `&`."""
+        """Return whether it ignores a signal, as SIGINT where a shell script started it with `&`."""
         with suppress(OSError, ValueError):
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8", errors="replace")
             mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))

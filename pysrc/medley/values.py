@@ -113,32 +113,38 @@ class Mistake(msgspec.Struct, frozen=True):
     """The fix that the field's own type names: `Meta(extra={"fix": …})`."""
 
 
-def list_mistakes(value: object, hint: Any, path: KeyPath = ()) -> Iterator[Mistake]:  # noqa: ANN401 - any type
+def list_mistakes(value: object, value_type: Any, path: KeyPath = ()) -> Iterator[Mistake]:  # noqa: ANN401 - any type
     """Yield all that is wrong with a value that shall have a type.
 
     msgspec stops at the first mistake, and names no key of a table of tables (`$[...]`, msgspec 0.20).
     """
-    meta, fix = hint, find_fix(hint)
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    hint = _choose_member(value, hint)
+    meta, fix = value_type, find_fix(value_type)
+    while get_origin(value_type) is Annotated:
+        value_type = get_args(value_type)[0]
+    value_type = _choose_member(value, value_type)
     mistakes: list[Mistake] = []
-    if is_table_type(hint) and isinstance(value, Mapping):
-        mistakes = list(_list_table_mistakes(value, hint, path))
-    elif get_origin(hint) is Mapping and isinstance(value, Mapping):
-        key_hint, value_hint = get_args(hint)
+    if is_table_type(value_type) and isinstance(value, Mapping):
+        mistakes = list(_list_table_mistakes(value, value_type, path))
+    elif get_origin(value_type) is Mapping and isinstance(value, Mapping):
+        key_type, inner_type = get_args(value_type)
         for key, inner in value.items():
-            mistakes += _list_whole_mistakes(key, key_hint, (*path, key), None)
-            mistakes += list_mistakes(inner, value_hint, (*path, key))
-    elif get_origin(hint) is tuple and get_args(hint)[1:] == (...,) and isinstance(value, list | tuple):
+            mistakes += _list_value_mistakes(key, key_type, (*path, key), None)
+            mistakes += list_mistakes(inner, inner_type, (*path, key))
+    elif (
+        get_origin(value_type) is tuple
+        and get_args(value_type)[1:] == (...,)
+        and isinstance(value, list | tuple)
+    ):
         for number, inner in enumerate(value):
-            mistakes += list_mistakes(inner, get_args(hint)[0], (*path, number))
+            mistakes += list_mistakes(inner, get_args(value_type)[0], (*path, number))
     # Only a value whose parts are right can show what is wrong with it as a whole.
-    yield from mistakes or _list_whole_mistakes(value, meta, path, fix)
+    yield from mistakes or _list_value_mistakes(value, meta, path, fix)
 
 
-def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: KeyPath) -> Iterator[Mistake]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(hint)}
+def _list_table_mistakes(
+    value: Mapping[str, object], value_type: type[Value], path: KeyPath
+) -> Iterator[Mistake]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(value_type)}
     for key in value:
         if key not in fields:
             yield Mistake((*path, key), "unknown", known=tuple(fields))
@@ -149,11 +155,12 @@ def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: K
             yield Mistake((*path, name), "missing", fix=find_fix(field.type))
 
 
-def _list_whole_mistakes(value: object, hint: Any, path: KeyPath, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
+def _list_value_mistakes(value: object, value_type: Any, path: KeyPath, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
+    """Yield what msgspec finds wrong with a value whose parts are right."""
     try:
-        msgspec.convert(value, hint, str_keys=True)
+        msgspec.convert(value, value_type, str_keys=True)
     except ValueError as error:  # a ValidationError, or a UnicodeEncodeError of half a surrogate
-        reason, words = error.__cause__, _list_words(hint)
+        reason, words = error.__cause__, _list_words(value_type)
         if isinstance(reason, WrongKey):
             path = (*path, reason.key)
         why = str(reason or error).partition(" - at `")[0]
@@ -166,35 +173,35 @@ def _list_whole_mistakes(value: object, hint: Any, path: KeyPath, fix: str | Non
         yield Mistake(path, "wrong", why, fix=fix)
 
 
-def _list_words(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - any type
+def _list_words(value_type: Any) -> tuple[str, ...]:  # noqa: ANN401 - any type
     """Return the words of a Literal, also of one that may be absent."""
-    if get_origin(hint) is Literal:
-        return tuple(map(str, get_args(hint)))
-    members = [member for member in get_args(hint) if member is not NoneType]
-    return _list_words(members[0]) if len(members) == 1 and _is_union(hint) else ()
+    if get_origin(value_type) is Literal:
+        return tuple(map(str, get_args(value_type)))
+    members = [member for member in get_args(value_type) if member is not NoneType]
+    return _list_words(members[0]) if len(members) == 1 and _is_union(value_type) else ()
 
 
-def _choose_member(value: object, hint: Any) -> Any:  # noqa: ANN401 - any type
+def _choose_member(value: object, value_type: Any) -> Any:  # noqa: ANN401 - any type
     """Return the type X in a union of X and None, for a value; any other type as it is."""
-    if not _is_union(hint):
-        return hint
-    members = [member for member in get_args(hint) if member is not NoneType]
-    return members[0] if len(members) == 1 and value is not None else hint
+    if not _is_union(value_type):
+        return value_type
+    members = [member for member in get_args(value_type) if member is not NoneType]
+    return members[0] if len(members) == 1 and value is not None else value_type
 
 
-def _is_union(hint: Any) -> bool:  # noqa: ANN401 - any type
-    return get_origin(hint) in {Union, UnionType}
+def _is_union(value_type: Any) -> bool:  # noqa: ANN401 - any type
+    return get_origin(value_type) in {Union, UnionType}
 
 
-def is_table_type(hint: Any) -> bool:  # noqa: ANN401 - any type
-    return isinstance(hint, type) and issubclass(hint, Value)
+def is_table_type(value_type: Any) -> bool:  # noqa: ANN401 - any type
+    return isinstance(value_type, type) and issubclass(value_type, Value)
 
 
-def find_fix(hint: Any) -> str | None:  # noqa: ANN401 - any type
+def find_fix(value_type: Any) -> str | None:  # noqa: ANN401 - any type
     """Return the fix that an annotated type names."""
-    if get_origin(hint) is not Annotated:
+    if get_origin(value_type) is not Annotated:
         return None
-    for limit in get_args(hint)[1:]:
+    for limit in get_args(value_type)[1:]:
         if isinstance(limit, msgspec.Meta) and limit.extra:
             return str(limit.extra["fix"])
     return None

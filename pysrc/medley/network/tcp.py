@@ -186,7 +186,7 @@ class Listener:
         attend: Callable[[Guest], bool],
         limits: ListenLimits | None = None,
     ) -> None:
-        """`attend` returns whether the connection stays open."""
+        """Start to accept; `attend` serves a guest and returns whether the connection stays open."""
         self._server, self._attend, self._limits = server, attend, limits or ListenLimits()
         self._strangers: set[Guest] = set()
         self._threads: dict[Guest, threading.Thread] = {}

@@ -50,7 +50,7 @@ class NoLayout(Problem):
         remedies: Remedies | None = None,
         evaluation: Evaluation | None = None,
     ) -> None:
-        """`remedies`: None if no candidate could be cut; `evaluation`: None if nothing was evaluated."""
+        """Keep the remedies, None if no candidate was cut, and the evaluation, None if there was none."""
         super().__init__(what, cause=cause, fix=fix)
         self.remedies, self.evaluation = remedies, evaluation
 

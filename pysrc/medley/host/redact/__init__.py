@@ -49,7 +49,7 @@ _DISTINCT_PATTERN = re.compile(r"[\d_/-]")
 def redactor_of_host(
     names: Iterable[HostNames] = (), users: Iterable[str] = (), own: Iterable[str] = ()
 ) -> "Redactor":
-    """One that is told what is secret on this host: its own name, its user's, its tokens and keys.
+    """Return a redactor with what is secret on this host: its name, its user's, its tokens and keys.
 
     `names` are of further hosts, `users` of users there, and `own` further names of this host.
     """
@@ -121,7 +121,7 @@ class Redactor:
     def __init__(
         self, names: Iterable[HostNames] = (), users: Iterable[str] = (), secrets: Iterable[str] = ()
     ) -> None:
-        """`names` are of hosts; all are told, and replaced wherever they stand as a word."""
+        """Replace these names of hosts and users, and these secrets, wherever they stand as a word."""
         hosts: dict[str, str] = {}
         for host_names in names:
             names_of_host = (host_names,) if isinstance(host_names, str) else host_names
@@ -140,7 +140,7 @@ class Redactor:
         return {asked: Answer(self.text(answer.text), answer.status) for asked, answer in answers.items()}
 
     def text(self, text: str) -> str:
-        """The text without what this one was told, and without what looks like a secret or a name."""
+        """Return the text without what this one was told, and without what looks like a secret or a name."""
         text = self._identities.replace(self.hide_secrets(text))
         return self._word.sub(self._rename, text) if self._word else text
 
@@ -159,7 +159,7 @@ class Redactor:
         return hide_shapes(hide_named(text))
 
     def table(self, value: Any, *, hidden: bool = False) -> Any:  # noqa: ANN401 - any JSON
-        """The same with each of its texts redacted, keys too.
+        """Return the same with each of its texts redacted, keys too.
 
         What stands below a key, or behind a flag, whose name says that it is secret is hidden.
         """

@@ -209,7 +209,7 @@ class Identities:
         return ipaddress.IPv6Address((int(address) & ~_HALF) + self._interface(int(address) & _HALF))
 
     def _interface(self, half: int) -> int:
-        """The lower half of an IPv6 address: a MAC with ff:fe in its middle and a bit turned, or a GUID."""
+        """Replace the lower half of an IPv6 address: a MAC with ff:fe in it and a bit turned, or a GUID."""
         if half <= _LARGEST_BY_HAND:
             return half
         high, low = half >> 40, half & 0xFFFFFF
@@ -227,7 +227,7 @@ def _is_version(match: re.Match[str]) -> bool:
 
 
 def is_host_name(name: str, *, is_called_host: bool = False) -> bool:
-    """Whether a word with dots is the name of somebody's host, and no file, version or module.
+    """Return whether a word with dots is the name of somebody's host, and no file, version or module.
 
     `is_called_host`: the text calls it a host, so that its domain may be any.
     """

@@ -110,23 +110,23 @@ def find_kind(name: str) -> Kind | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable, flag, header or key of this name has a secret value."""
+    """Return whether a variable, flag, header or key of this name has a secret value."""
     return find_kind(name[-_LONGEST_NAME:]) in {"secret", "key", "password", "header"}
 
 
 def is_secret_variable(name: str) -> bool:
-    """Whether a variable, also one in small letters, is secret whatever its value."""
+    """Return whether a variable, also one in small letters, is secret whatever its value."""
     return _VARIABLE_PATTERN.search(name.lower()) is not None
 
 
 def has_secret_value(name: str, value: str) -> bool:
-    """Whether a name is secret, and its value is neither a switch nor stands for another."""
+    """Return whether a name is secret, and its value is neither a switch nor stands for another."""
     kind = find_kind(name[-_LONGEST_NAME:])
     return kind is not None and is_secret(name) and not _is_placeholder_for_kind(value, kind, whole=True)
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value stands for another, or is a switch or a number."""
+    """Return whether a value stands for another, or is a switch or a number."""
     return _PLACEHOLDER_PATTERN.fullmatch(value) is not None
 
 
@@ -305,7 +305,7 @@ class _Reader:
         return _Span(start, at + len(body.rstrip()))
 
     def _can_have_spaces(self, word: re.Match[str], glue: re.Match[str]) -> bool:
-        """Whether a password may have spaces: it stands alone on its line, as in YAML and .ini files."""
+        """Return whether a password may have spaces: it is alone on its line, as in YAML and .ini files."""
         if find_kind(word[0][-_LONGEST_NAME:]) != "password" or not glue[0][-1:].isspace():
             return False
         begins = self.text.rfind("\n", max(0, word.start() - _LONGEST_NAME), word.start())
@@ -337,7 +337,7 @@ class _Reader:
 
 
 def _is_placeholder_for_kind(value: str, kind: Kind, *, whole: bool = False) -> bool:
-    """Whether a value is only a placeholder; without quotes the part before punctuation may be one too."""
+    """Return whether a value is a placeholder; without quotes the part before punctuation may be one too."""
     if _DIGITS_PATTERN.fullmatch(value) and (
         kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)
     ):
