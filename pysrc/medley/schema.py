@@ -237,7 +237,7 @@ class LongContext(StrictTable):
 
 
 class Shape(StrictTable):
-    """The size of a model as stored, with all scales, in bytes."""
+    """Dimensions of a model, and its sizes in bytes as stored, with all scales."""
 
     layers: Annotated[int, Meta(ge=1)]
     hidden: Annotated[int, Meta(ge=1)]
