@@ -29,11 +29,11 @@ class Engine(Protocol):
     def build_argv(self, program_folder: Path, serving: ServerSpec, plan: Plan, /) -> tuple[str, ...]:
         """Return the engine's command, before any flag."""
 
-    def list_variables(self, serving: ServerSpec, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
+    def list_variables(self, serving: ServerSpec, plan: Plan, table: HostTable, /) -> Iterator[Variable]:
         """Yield the variables of settings without a flag, and of secrets, which a flag would show."""
 
     def list_flags(
-        self, serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None, /
+        self, serving: ServerSpec, plan: Plan, table: HostTable, model: Model | None, /
     ) -> Iterator[Flag]:
         """Yield the engine's flags, each with its reason."""
 

@@ -100,7 +100,7 @@ class LaunchBuilder(Protocol):
         self,
         order: LaunchOrder,
         plan: Plan,
-        host: HostTable,
+        table: HostTable,
         /,
         *,
         tools: Tools,
@@ -113,7 +113,7 @@ class LaunchBuilder(Protocol):
 def list_launch_variables(
     order: LaunchOrder,
     plan: Plan,
-    host: HostTable,
+    table: HostTable,
     tools: Tools,
     environ: Mapping[str, str],
     *,
@@ -129,9 +129,9 @@ def list_launch_variables(
     variables = (
         *list_table_variables(order.engine, plan, order.weights.model, environ),
         *tools.list_variables(environ.get("PATH", "")),
-        *list_common_variables(plan, host, environ, is_local=order.weights.is_local),
+        *list_common_variables(plan, table, environ, is_local=order.weights.is_local),
         *cluster_variables,
-        *engine.list_variables(order.serving, engine_plan or plan, host),
+        *engine.list_variables(order.serving, engine_plan or plan, table),
         *order.model_extras.list_variables(),
         *script_variables,
     )
@@ -141,7 +141,7 @@ def list_launch_variables(
 def build_launch(
     order: LaunchOrder,
     plan: Plan,
-    host: HostTable,
+    table: HostTable,
     *,
     tools: Tools = NO_TOOLS,
     environ: Mapping[str, str] = MappingProxyType({}),
@@ -150,10 +150,10 @@ def build_launch(
     """Return an engine's command on a host; `cluster_variables`: the variables for ranks on several hosts."""
     engine, weights, serving = ENGINES[order.engine], order.weights, order.serving
     launch_variables = list_launch_variables(
-        order, plan, host, tools, environ, cluster_variables=cluster_variables
+        order, plan, table, tools, environ, cluster_variables=cluster_variables
     )
     engine_flags = (
-        *engine.list_flags(serving, plan, host, weights.model),
+        *engine.list_flags(serving, plan, table, weights.model),
         *order.model_extras.list_flags(order.engine),
     )
     command = AnnotatedCommand(

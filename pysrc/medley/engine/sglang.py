@@ -51,13 +51,13 @@ def build_argv(program_folder: Path, serving: ServerSpec, plan: Plan) -> tuple[s
     return (str(program_folder / PROGRAM), "serve", serving.target)
 
 
-def list_variables(serving: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def list_variables(serving: ServerSpec, plan: Plan, table: HostTable) -> Iterator[Variable]:
     if serving.socket_folder:
         # It generates a token each time, and strangers may ask for it (http_server.py, 0.5.23).
         yield Variable(
             "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "0", "/health, which needs no key, is free"
         )
-    if host.device == "cpu":
+    if table.device == "cpu":
         yield Variable("SGLANG_USE_CPU_ENGINE", "1", "the CPU runs the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
             why = "SGLang would bind each rank to its own NUMA node, which few hosts have"
@@ -86,7 +86,7 @@ def _list_cpus(plan: Plan) -> str:
     return "|".join(ranges)
 
 
-def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+def list_flags(serving: ServerSpec, plan: Plan, table: HostTable, model: Model | None) -> Iterator[Flag]:
     yield build_flag("--served-model-name", serving.name, "the model name in requests")
     if serving.socket_folder is None:
         yield build_flag("--host", serving.address, "the server's address")
@@ -95,12 +95,12 @@ def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | 
         why = "medley's first request warms it up; SGLang's would go to the port"
         yield build_flag("--skip-server-warmup", None, why)
     yield build_flag("--enable-metrics", None, "for medley top and Prometheus")
-    if host.device == "cpu":
+    if table.device == "cpu":
         yield build_flag("--device", "cpu", "the CPU runs the model")
     yield from _list_rank_flags(plan)
     yield from list_optional_flags("--dtype", plan.dtype, FlagReason.DTYPE)
-    yield from _list_memory_flags(plan, host)
-    if plan.is_eager and host.device != "cpu":
+    yield from _list_memory_flags(plan, table)
+    if plan.is_eager and table.device != "cpu":
         yield build_flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", FlagReason.EAGER)
         yield build_flag("--cuda-graph-backend-prefill", "disabled", FlagReason.EAGER)
     yield build_flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
@@ -148,11 +148,11 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
         )
 
 
-def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
-    if host.device == "cpu" or plan.kv_cache_bytes is not None:
+def _list_memory_flags(plan: Plan, table: HostTable) -> Iterator[Flag]:
+    if table.device == "cpu" or plan.kv_cache_bytes is not None:
         why = (
             "on CPU SGLang would use all memory of the host"
-            if host.device == "cpu"
+            if table.device == "cpu"
             else FlagReason.SAME_ON_EACH
         )
         yield from list_optional_flags("--max-total-tokens", plan.kv_cache_tokens, why)

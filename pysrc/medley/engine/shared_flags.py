@@ -68,10 +68,10 @@ def build_stacks_variable() -> Variable:
 
 
 def list_common_variables(
-    plan: Plan, host: HostTable, environ: Mapping[str, str], *, is_local: bool
+    plan: Plan, table: HostTable, environ: Mapping[str, str], *, is_local: bool
 ) -> Iterator[Variable]:
     """Yield the variables of any engine on this host; `is_local`: its model is a folder here."""
-    if host.device == "cuda":
+    if table.device == "cuda":
         if plan.compile_jobs is not None:
             # They limit the compilers that FlashInfer, SGLang and torch start while an engine starts.
             why = "concurrent compilers: each takes 3 to 8 GiB besides the weights"

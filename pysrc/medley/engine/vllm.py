@@ -51,14 +51,14 @@ def build_argv(program_folder: Path, serving: ServerSpec, _: Plan) -> tuple[str,
     return (str(program_folder / PROGRAM), "serve", serving.target)
 
 
-def list_variables(_: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    if host.device == "cpu" and plan.is_eager:
+def list_variables(_: ServerSpec, plan: Plan, table: HostTable) -> Iterator[Variable]:
+    if table.device == "cpu" and plan.is_eager:
         # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
         # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
         why = "otherwise tracing and g++ delay the first answer without a gain"
         yield Variable("TORCHDYNAMO_DISABLE", "1", why)
     has_several_ranks = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
-    if host.device == "cpu" and (plan.launcher == "mp" or has_several_ranks):
+    if table.device == "cpu" and (plan.launcher == "mp" or has_several_ranks):
         why = "vLLM would bind each rank to a NUMA node of its own, which few hosts have"
         yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
     if plan.launcher == "ray" and plan.replicas > 1:
@@ -77,7 +77,7 @@ def list_variables(_: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Varia
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
 
 
-def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+def list_flags(serving: ServerSpec, plan: Plan, table: HostTable, model: Model | None) -> Iterator[Flag]:
     yield build_flag("--served-model-name", serving.name, "the name that requests give")
     if plan.node_process and plan.node_process.rank:
         yield build_flag("--headless", None, "only the first host serves the API")
@@ -95,8 +95,8 @@ def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | 
         )
         yield build_flag("--master-port", plan.node_process.port, "the same")
     yield from list_optional_flags("--dtype", plan.dtype, FlagReason.DTYPE)
-    yield from _list_memory_flags(plan, host)
-    yield from _list_compilation_flags(plan, host)
+    yield from _list_memory_flags(plan, table)
+    yield from _list_compilation_flags(plan, table)
     chat = serving.choose_chat_format(model)
     tools, reasoning = (None if name in plan.missing_parsers else name for name in choose_parsers(chat))
     if tools:
@@ -157,9 +157,11 @@ def _list_replica_flags(plan: Plan) -> Iterator[Flag]:
         yield build_flag("--api-server-count -asc", 1, "one process for all; each takes half a GiB")
 
 
-def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
+def _list_memory_flags(plan: Plan, table: HostTable) -> Iterator[Flag]:
     why = (
-        "on CPU vLLM would use 92 % of the host's memory" if host.device == "cpu" else FlagReason.SAME_ON_EACH
+        "on CPU vLLM would use 92 % of the host's memory"
+        if table.device == "cpu"
+        else FlagReason.SAME_ON_EACH
     )
     yield from list_optional_flags("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
     if plan.memory_utilization is not None:
@@ -176,10 +178,10 @@ def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
         )
 
 
-def _list_compilation_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
+def _list_compilation_flags(plan: Plan, table: HostTable) -> Iterator[Flag]:
     if not plan.is_eager:
         return
-    if host.device == "cpu" and plan.stages > 1:
+    if table.device == "cpu" and plan.stages > 1:
         # Without the warm-up, which eager mode skips, the first request would kill a stage.
         yield build_flag("-cc.mode", 2, f"{FlagReason.EAGER}; a pipeline on CPU still needs the warm-up")
         yield build_flag("-cc.backend", "eager", "traces once, compiles nothing")

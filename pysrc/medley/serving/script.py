@@ -45,7 +45,7 @@ class Script(Value):
         self,
         order: LaunchOrder,
         plan: Plan,
-        host: HostTable,
+        table: HostTable,
         *,
         tools: Tools = NO_TOOLS,
         environ: Mapping[str, str] = MappingProxyType({}),
@@ -59,7 +59,7 @@ class Script(Value):
             engine_plan = plan.replace(node_process=None, replicas=1)
             torchrun = tuple(_list_torchrun_flags(plan)) if plan.replicas == 1 else ()
         flags = [
-            *engine.list_flags(order.serving, engine_plan, host, weights.model),
+            *engine.list_flags(order.serving, engine_plan, table, weights.model),
             *order.model_extras.list_flags(name),
         ]
         if torchrun and launcher_flag:
@@ -81,7 +81,7 @@ class Script(Value):
         variables = list_launch_variables(
             order,
             plan,
-            host,
+            table,
             tools,
             environ,
             cluster_variables=cluster_variables,
