@@ -17,8 +17,8 @@ PINNED = json.dumps({"model": "org/draft", "revision": OTHER})
 DRAFT = '{"model": "org/draft", "num_speculative_tokens": 3}'
 
 
-def require(*words: str, code: Code | None = CODE, trust: Trust = GIVEN, starts: bool = False) -> None:
-    require_named_models(words, "org/main", code, trust, starts=starts)
+def require(*words: str, code: Code | None = CODE, trust: Trust = GIVEN, is_start: bool = False) -> None:
+    require_named_models(words, "org/main", code, trust, is_start=is_start)
 
 
 @pytest.fixture
@@ -167,8 +167,8 @@ def test_the_code_of_a_repository_is_read_at_its_commit(
         words = ("-sc.model=org/draft", f"-sc.revision={hub.commit}")
         require(*words)
         with raises_problem("org/draft of -sc", cause=("own.py", str(hub.commit))):
-            require(*words, starts=True)
-        require("-sc.model=org/plain", f"-sc.revision={hub.commit}", starts=True)
+            require(*words, is_start=True)
+        require("-sc.model=org/plain", f"-sc.revision={hub.commit}", is_start=True)
 
 
 @pytest.mark.parametrize("words", [("-sc.model=org/draft",), ("--tokenizer", "org/draft")])
@@ -194,21 +194,21 @@ VERIFIERS = {
 def test_a_draft_whose_config_names_its_verifier_does_not_go_with_trusted_code(
     file: str, folder: Path
 ) -> None:
-    require_named_models((), str(folder), read_folder_code(folder), GIVEN, starts=False)
+    require_named_models((), str(folder), read_folder_code(folder), GIVEN, is_start=False)
     (folder / file).write_text(VERIFIERS[file])
     code = read_folder_code(folder)
     assert code
     fixes = (f'medley serve org/evil -- --speculative-config \'{{"model": "{folder}"', "--no-remote-code")
     with raises_problem(f"{folder} is a draft for 'org/evil'", cause="no commit", fix=fixes):
-        require_named_models((), str(folder), code, GIVEN, starts=False)
-    require_named_models((), str(folder), None, GIVEN, starts=False)
+        require_named_models((), str(folder), code, GIVEN, is_start=False)
+    require_named_models((), str(folder), None, GIVEN, is_start=False)
 
 
 @pytest.mark.parametrize("entry", [None, [], {}, {"verifier": None}, {"verifier": {"name_or_path": None}}])
 def test_a_config_that_names_no_verifier_is_no_problem(entry: object, folder: Path) -> None:
     config = {"auto_map": {"AutoModel": "own.Draft"}, "speculators_config": entry}
     (folder / "config.json").write_text(json.dumps(config))
-    require_named_models((), str(folder), read_folder_code(folder), GIVEN, starts=False)
+    require_named_models((), str(folder), read_folder_code(folder), GIVEN, is_start=False)
 
 
 def test_the_verifier_of_a_repository_is_read_at_its_commit(

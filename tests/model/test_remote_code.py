@@ -164,11 +164,11 @@ def test_the_first_use_stays_where_it_is_when_the_repository_moves(hub: Hub) -> 
     found = Weights("org/own", "org/own", None)
     fix = f"medley serve org/own --trust-remote-code --code-revision {OLD}"
     with raises_problem("org/own", cause=f"commit {OLD}", fix=fix):
-        trust.require_trusted_code(found, Trust(), starts=True)
-    first = trust.require_trusted_code(found, Trust(is_given=True), starts=True)
+        trust.require_trusted_code(found, Trust(), is_start=True)
+    first = trust.require_trusted_code(found, Trust(is_given=True), is_start=True)
     hub.head = NEW
-    assert trust.require_trusted_code(found, Trust(is_given=True), starts=True) == first
-    moved = trust.require_trusted_code(found, Trust(is_given=True, pin=NEW), starts=True)
+    assert trust.require_trusted_code(found, Trust(is_given=True), is_start=True) == first
+    moved = trust.require_trusted_code(found, Trust(is_given=True, pin=NEW), is_start=True)
     assert moved is not None
     assert moved.commit == NEW
     assert getattr(trust.read_pin("org/own"), "commit", None) == NEW
@@ -176,10 +176,10 @@ def test_the_first_use_stays_where_it_is_when_the_repository_moves(hub: Hub) -> 
 
 def test_a_hub_that_gives_other_files_for_a_commit_is_found_out(hub: Hub) -> None:
     found = Weights("org/own", "org/own", None)
-    trust.require_trusted_code(found, Trust(is_given=True), starts=True)
+    trust.require_trusted_code(found, Trust(is_given=True), is_start=True)
     hub.commits["org/own"][NEW] = {**FILES[NEW], "more.py": b"and this\n"}
     with raises_problem("org/own", cause=": more.py", fix=f"--trust-remote-code --code-revision {NEW}"):
-        trust.require_trusted_code(found, Trust(is_given=True), starts=True)
+        trust.require_trusted_code(found, Trust(is_given=True), is_start=True)
 
 
 @pytest.mark.parametrize(

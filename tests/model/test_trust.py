@@ -116,41 +116,43 @@ def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
                 f"medley serve {own.target} --no-remote-code",
             ),
         ):
-            trust.require_trusted_code(own, Trust(), starts=starts)
+            trust.require_trusted_code(own, Trust(), is_start=starts)
     assert trust.read_pin(own.target) is None
 
 
 def test_first_use_pins_it_and_a_change_is_a_problem(own: Weights) -> None:
-    seen = trust.require_trusted_code(own, GIVEN, starts=False)
+    seen = trust.require_trusted_code(own, GIVEN, is_start=False)
     assert seen is not None
     assert trust.read_pin(own.target) is None, "a dry run trusts nothing"
-    assert trust.require_trusted_code(own, GIVEN, starts=True) == seen
-    assert trust.require_trusted_code(own, GIVEN, starts=True) == seen
+    assert trust.require_trusted_code(own, GIVEN, is_start=True) == seen
+    assert trust.require_trusted_code(own, GIVEN, is_start=True) == seen
     (Path(own.target) / "configuration_x.py").write_text("print('other code')\n")
     with raises_problem(own.target, cause=(seen.fingerprint, ": configuration_x.py")):
-        trust.require_trusted_code(own, GIVEN, starts=True)
+        trust.require_trusted_code(own, GIVEN, is_start=True)
     now = remote_code.read_folder_code(Path(own.target))
     assert now is not None
-    assert trust.require_trusted_code(own, Trust(is_given=True, pin=now.fingerprint[:16]), starts=True) == now
-    assert trust.require_trusted_code(own, GIVEN, starts=True) == now
+    assert (
+        trust.require_trusted_code(own, Trust(is_given=True, pin=now.fingerprint[:16]), is_start=True) == now
+    )
+    assert trust.require_trusted_code(own, GIVEN, is_start=True) == now
 
 
 def test_who_wants_none_of_it_gets_none(own: Weights) -> None:
-    assert trust.require_trusted_code(own, Trust(is_refused=True), starts=True) is None
+    assert trust.require_trusted_code(own, Trust(is_refused=True), is_start=True) is None
 
 
 def test_trust_where_there_is_no_code_is_nothing(own: Weights) -> None:
     """So that no flag reaches the engine that would let it run what comes later."""
     (Path(own.target) / "config.json").write_text("{}")
-    assert trust.require_trusted_code(own, GIVEN, starts=True) is None
-    assert trust.require_trusted_code(own, Trust(), starts=True) is None
+    assert trust.require_trusted_code(own, GIVEN, is_start=True) is None
+    assert trust.require_trusted_code(own, Trust(), is_start=True) is None
 
 
 @pytest.mark.parametrize("word", ["abc", "main", "0123456789A"])
 def test_a_pin_that_pins_nothing(own: Weights, word: str) -> None:
     for found, length in ((own, "12 digits"), (Weights("org/x", "org/x", None), "40 digits")):
         with raises_problem(f"--code-revision {word} ", cause=length):
-            trust.require_trusted_code(found, Trust(is_given=True, pin=word), starts=True)
+            trust.require_trusted_code(found, Trust(is_given=True, pin=word), is_start=True)
 
 
 def table(*, needed: bool) -> Weights:
@@ -163,8 +165,8 @@ def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
         with raises_problem(
             "x ", fix=("medley serve x --trust-remote-code", "medley serve x --no-remote-code")
         ):
-            trust.require_trusted_code(table(needed=True), Trust(), starts=starts)
-    assert trust.require_trusted_code(table(needed=False), Trust(), starts=True) is None
+            trust.require_trusted_code(table(needed=True), Trust(), is_start=starts)
+    assert trust.require_trusted_code(table(needed=False), Trust(), is_start=True) is None
     assert list(trust.list_warnings(table(needed=True), Trust())) == [
         "this model has code of its own, and serve runs it only with --trust-remote-code"
     ]

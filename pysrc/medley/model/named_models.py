@@ -105,12 +105,12 @@ def require_no_folders(words: Sequence[str], target: str) -> None:
 
 
 def require_named_models(
-    words: Sequence[str], target: str, code: Code | None, trust: Trust, *, starts: bool
+    words: Sequence[str], target: str, code: Code | None, trust: Trust, *, is_start: bool
 ) -> None:
     """Raise a Problem for a model in the command that has a folder's name here, or whose code was not shown.
 
     `code` is that of the model itself, which the user trusts: the engine then runs the code of every model.
-    `starts` asks the hub.
+    `is_start` asks the hub.
     """
     require_no_folders(words, target)
     models = list(list_named_models(words, target))
@@ -132,7 +132,7 @@ def require_named_models(
                 f"{flag} {value}", f"the code that you trust is of commit {code.commit}"
             )
     for model in models:
-        _require_shown_code(model, target, code, trust, starts=starts)
+        _require_shown_code(model, target, code, trust, is_start=is_start)
 
 
 def _require_no_verifier(target: str, code: Code) -> None:
@@ -151,7 +151,7 @@ def _require_no_verifier(target: str, code: Code) -> None:
     )
 
 
-def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust, *, starts: bool) -> None:
+def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust, *, is_start: bool) -> None:
     folder = user.expand_home(model.name)
     if folder.is_dir():
         named_code = None if folder.resolve() == Path(target) else read_folder_code(folder.resolve())
@@ -166,7 +166,7 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
                 fix="name the 40 digits of its commit next to it: "
                 f"{_show_revision(model, (model.name == target and code.commit) or 'COMMIT')}",
             )
-        named_code = read_hub_code(model.name, commit) if starts else None
+        named_code = read_hub_code(model.name, commit) if is_start else None
     if named_code and named_code.fingerprint not in trust.draft_pins:
         listing = (f"{sha256}  {name}" for name, sha256 in sorted(named_code.files.items()))
         raise Problem(

@@ -58,17 +58,17 @@ class CodePin(Value):
     """The day, as 2026-11-24."""
 
 
-def require_trusted_code(weights: Weights, trust: Trust, *, starts: bool) -> Code | None:
+def require_trusted_code(weights: Weights, trust: Trust, *, is_start: bool) -> Code | None:
     """Return the pinned code to run; None if the model has none. Raise a Problem if it is not trusted.
 
-    `starts`: whether a server is about to start; then the hub is asked, and the pin is kept.
+    `is_start`: whether a server is about to start; then the hub is asked, and the pin is kept.
     """
     table_code = weights.model.remote_code if weights.model else None
     if trust.is_refused or weights.is_built:
         return None
     if not trust.is_given:
         if table_code is None or table_code.needed:
-            _require_no_code(weights, starts=starts)
+            _require_no_code(weights, is_start=is_start)
         return None
     pinned = read_pin(weights.target)
     _require_exact_pin(trust.pin, local=weights.is_local)
@@ -77,7 +77,7 @@ def require_trusted_code(weights: Weights, trust: Trust, *, starts: bool) -> Cod
     )
     if code is not None:
         require_pinned(code, trust.pin, pinned, table_code)
-        if starts:
+        if is_start:
             keep_pin(code)
     return code
 
@@ -138,11 +138,11 @@ def _require_exact_pin(pin: str | None, *, local: bool) -> None:
         )
 
 
-def _require_no_code(weights: Weights, *, starts: bool) -> None:
+def _require_no_code(weights: Weights, *, is_start: bool) -> None:
     def is_known() -> bool:
         return bool((weights.model and weights.model.remote_code) or _list_known_modules(weights))
 
-    if not (starts or weights.is_local):
+    if not (is_start or weights.is_local):
         if is_known():
             raise _build_refusal_problem(weights, "which files it has is seen when it is served", "")
         return

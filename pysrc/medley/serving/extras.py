@@ -27,7 +27,7 @@ def find_extras(
     """Return the extra files and code of these weights; with `refuses_untrusted` refuse untrusted code."""
     refuse_engine_flags(trust, flags)
     refuses_untrusted = refuses_untrusted or trust.is_given
-    code = require_trusted_code(weights, trust, starts=is_start) if refuses_untrusted else None
+    code = require_trusted_code(weights, trust, is_start=is_start) if refuses_untrusted else None
     extras = extra_files.list_extras(weights.model, os.environ)
     files = extra_files.require_usable_extras(extras, engine, trusted=trust.is_given or not refuses_untrusted)
     if is_start:
@@ -47,4 +47,4 @@ def require_shown_models(order: LaunchOrder, plan: Plan, trust: Trust, *, is_sta
     table_flags = list_table_flags(order.engine, plan, order.weights.model)
     words = (*(word for flag in table_flags for word in flag.build_argv()), *order.engine_flags)
     code = order.model_extras.code
-    require_named_models(words, order.weights.target, code, trust, starts=is_start)
+    require_named_models(words, order.weights.target, code, trust, is_start=is_start)
