@@ -255,16 +255,16 @@ class _Scan:
     def _read_context(self, line: LogLine, block: Block, index: int) -> Context:
         result = self.result
         facts = LogFacts(
-            result.engine,
-            result.flags,
-            result.nccl,
-            result.version,
-            tuple(result.enabled),
-            result.all_settings,
-            result.driver,
-            result.figures,
-            tuple(result.remedies),
-            tuple(result.skipped),
+            engine=result.engine,
+            flags=result.flags,
+            nccl=result.nccl,
+            version=result.version,
+            enabled=tuple(result.enabled),
+            arguments=result.all_settings,
+            driver=result.driver,
+            figures=result.figures,
+            remedies=tuple(result.remedies),
+            skipped=tuple(result.skipped),
         )
         return read_context(_around(block, index), line, self._needles.known, facts)
 
