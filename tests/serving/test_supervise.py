@@ -10,7 +10,7 @@ from medley.engine.vllm import find_last_error, is_fatal
 from medley.explain import explain_engine_end
 from medley.process import ProcessResult
 from medley.serving import readiness
-from medley.serving.supervise import supervise
+from medley.serving.supervise import EngineRun, supervise
 from tests.problems import raises_problem
 from tests.waiting import wait_for
 
@@ -34,15 +34,17 @@ class Watched:
                 raise KeyboardInterrupt
 
         supervise(
-            self._command,
-            url=self._url,
-            model="tiny",
-            limit_s=self._limit_s,
-            log=Path("serve.log"),
-            on_line=self.lines.append,
+            EngineRun(
+                self._command,
+                self._url,
+                "tiny",
+                self._limit_s,
+                Path("serve.log"),
+                self.lines.append,
+                find_last_error,
+                is_fatal,
+            ),
             on_ready=ready,
-            find_last_error=find_last_error,
-            is_fatal=is_fatal,
         )
 
 

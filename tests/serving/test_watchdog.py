@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import list_descendants
 from medley.serving import server_records
-from medley.serving.supervise import supervise
+from medley.serving.supervise import EngineRun, supervise
 from medley.serving.watchdog import (
     HostQuery,
     ProcessSample,
@@ -62,14 +62,16 @@ def watch(
     dog = Watchdog(url, "tiny", port, LIMIT_S, log, query_hosts=hosts)
     try:
         supervise(
-            Command((sys.executable, str(PROGRAM), str(port), behaviour)),
-            url=url,
-            model="tiny",
-            limit_s=20,
-            log=log,
-            on_line=lambda _: None,
+            EngineRun(
+                Command((sys.executable, str(PROGRAM), str(port), behaviour)),
+                url,
+                "tiny",
+                20,
+                log,
+                lambda _: None,
+                find_last_error,
+            ),
             on_ready=on_ready,
-            find_last_error=find_last_error,
             monitors=[Limit()],
             watchdog=dog,
         )

@@ -29,7 +29,7 @@ from medley.serving.rank_monitor import RankMonitor, reserve_slots
 from medley.serving.run_monitors import Monitor
 from medley.serving.site import find_site
 from medley.serving.start_steps import StartSteps
-from medley.serving.supervise import supervise
+from medley.serving.supervise import EngineRun, supervise
 from medley.serving.watchdog import HostQuery, Watchdog
 from medley.values import Value
 
@@ -143,16 +143,20 @@ class ServerRun(Value):
                 edge,
                 drain,
             ]
-            supervise(
+            engine_run = EngineRun(
                 launch.command,
                 url=server.local_url,
                 model=server.name,
                 limit_s=self.start_limit_s or launch.plan.start_limit_s,
                 log=log,
                 on_line=on_line,
-                on_ready=on_ready,
                 find_last_error=engine.find_last_error,
                 is_fatal=engine.is_fatal,
+            )
+            supervise(
+                engine_run,
+                on_ready=on_ready,
+                on_lost=lambda why: report(f"lost: {why}"),
                 monitors=monitors,
                 watchdog=Watchdog(
                     server.local_url,
@@ -163,7 +167,6 @@ class ServerRun(Value):
                     query_hosts=_build_host_query(prepared),
                     print_line=on_stall,
                 ),
-                on_lost=lambda why: report(f"lost: {why}"),
             )
 
 

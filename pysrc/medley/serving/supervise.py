@@ -7,6 +7,7 @@ whether it starts again.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,42 +24,50 @@ from medley.serving.watchdog import Watchdog
 _END_GRACE_S, _LOADING_GRACE_S = 15, 3
 
 
+@dataclass(frozen=True)
+class EngineRun:
+    """An engine to run: its command, its API, and the readers of its output."""
+
+    command: Command
+    url: str
+    model: str
+    """The model's name in requests."""
+    limit_s: float
+    """Seconds until the first completion."""
+    log: Path
+    on_line: Callable[[str], None]
+    find_last_error: LastError
+    is_fatal: Callable[[str], bool] = lambda _: False
+
+
 def supervise(
-    command: Command,
+    run: EngineRun,
     *,
-    url: str,
-    model: str,
-    limit_s: float,
-    log: Path,
-    on_line: Callable[[str], None],
     on_ready: Callable[[str, float], None],
-    find_last_error: LastError,
-    is_fatal: Callable[[str], bool] = lambda _: False,
+    on_lost: Callable[[str], None] = lambda _: None,
     monitors: Sequence[Monitor] = (),
     watchdog: Watchdog | None = None,
-    on_lost: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem; Ctrl-C and signals end it too.
 
-    The monitors are checked several times a second. `limit_s`: seconds until the first completion. `on_lost`
-    gets the reason why the model is served no longer, before the engine's processes end. In every case all
-    processes of the engine are ended.
+    The monitors are checked several times a second. `on_lost` gets the reason why the model is served no
+    longer, before the engine's processes end. In every case all processes of the engine are ended.
     """
     fatal_lines: list[str] = []
 
     def read_line(line: str) -> None:
-        if is_fatal(line):
+        if run.is_fatal(line):
             fatal_lines.append(line)
-        on_line(line)
+        run.on_line(line)
 
     kernel_kills = memory_pressure.count_kernel_kills()
     shared_memory = SharedMemoryCleaner()
-    engine = Process(command, read_line)
+    engine = Process(run.command, read_line)
     started_s = time.monotonic()
     engine.prefer_for_oom_kill()
     completion = None
     try:
-        completion = wait_for_completion(engine, url, model, limit_s, monitors)
+        completion = wait_for_completion(engine, run.url, run.model, run.limit_s, monitors)
         if completion is not None:
             on_ready(completion, time.monotonic() - started_s)
             with watchdog.watch(engine) if watchdog else nullcontext():
@@ -84,7 +93,7 @@ def supervise(
     raise explain_engine_end(
         finished,
         ready=completion is not None,
-        log=log,
-        last_error=find_last_error,
+        log=run.log,
+        last_error=run.find_last_error,
         killer=memory_pressure.describe_killer(kernel_kills),
     )
