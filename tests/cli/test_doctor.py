@@ -159,7 +159,7 @@ def test_a_transcript_cannot_be_fixed(run: Run) -> None:
 
 
 def test_an_errand_that_cannot_mend_says_what_to_type() -> None:
-    asked = {"words": ["sh", "-c", "echo no; exit 3"], "unasked": [], "root": os.geteuid() == 0}
+    asked = examination.FixRequest(words=["sh", "-c", "echo no; exit 3"], unasked=[], root=os.geteuid() == 0)
     with raises_problem("sh -c echo no; exit 3", cause="no", fix="sh -c echo no; exit 3"):
         examination.apply_fix(asked, lambda _: None)
 

@@ -82,7 +82,7 @@ LOOKS: list[Any] = [
 
 
 @pytest.mark.parametrize(("look", "stands"), LOOKS)
-def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
+def test_what_stands(look: checks.HostState, *, stands: bool) -> None:
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": None}
     assert checks.is_node_running(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
@@ -99,7 +99,7 @@ def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
 def test_an_nccl_is_compared_as_it_was_written(written: str | None, *, stands: bool) -> None:
     part = dict(PART, nccl="/home/a/libnccl.so.2", nccl_written="~/libnccl.so.2")
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": written}
-    look = {"membership": part, "units": [RAY]}
+    look = checks.HostState(membership=part, units=[RAY])
     assert checks.is_node_running(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 

@@ -3,9 +3,11 @@
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from medley import transcript
 from medley.cluster import checks, self_command
+from medley.cluster.checks import HostState
 from medley.cluster.fleet import (
     END_LIMIT_S,
     BuildFields,
@@ -35,8 +37,7 @@ class Bringup:
 
     fleet: Fleet
     progress: Progress
-    host_states: dict[str, Table] = field(default_factory=dict)
-    """The answer to `look` of each host: its transcript, processes, units, disk and more."""
+    host_states: dict[str, HostState] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     """The address and interface of each host in the network that all share."""
     network_variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
@@ -68,7 +69,8 @@ class Bringup:
                 self.fleet.failed[name] = problem
         self._require_head()
         with self.progress.stage(f"check {format_host_count(self.fleet.answering_hosts)}"):
-            self.host_states = self.fleet.ask("look", limit_s=_FACTS_LIMIT_S)
+            states = self.fleet.ask("look", limit_s=_FACTS_LIMIT_S)
+        self.host_states = cast("dict[str, HostState]", states)
         for name, state in self.host_states.items():
             if problem := checks.disk_problem(name, state):
                 self.fleet.failed[name] = problem

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from medley.cluster.cluster_file import ClusterHost
 from medley.environment import driver as drivers
@@ -26,6 +26,26 @@ MAX_CLOCK_ERROR_S = 10
 """Seconds that a clock may be off: certificates fail if clocks are hours apart; ssh takes a second."""
 MIN_FREE_DISK_BYTES = 512 << 20
 """Free disk space for Ray's logs and sockets; the build of an engine environment checks its own."""
+
+
+class HostState(TypedDict, total=False):
+    """The answer of a host's agent to `look`."""
+
+    transcript: str
+    """The answers to the questions about facts."""
+    processes: int
+    """The number of processes of Ray."""
+    membership: Mapping[str, Any] | None
+    """The fields of Membership; None outside of a cluster."""
+    units: list[dict[str, Any]]
+    """The fields of UnitState of each unit."""
+    boots: bool | None
+    """Whether units start at boot; None if unknown."""
+    user: str
+    free_bytes: int
+    """The free space of the disk with medley's state folder."""
+    state: str
+    """The path of that folder."""
 
 
 def require_same_versions(
@@ -112,7 +132,7 @@ def clock_problem(name: str, ahead_s: float) -> Problem | None:
     )
 
 
-def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
+def disk_problem(name: str, state: HostState) -> Problem | None:
     if state["free_bytes"] >= MIN_FREE_DISK_BYTES:
         return None
     folder = shlex.quote(state["state"])
@@ -194,7 +214,7 @@ def list_engine_mismatches(
             )
 
 
-def find_reboot_note(name: str, state: Mapping[str, Any]) -> str | None:
+def find_reboot_note(name: str, state: HostState) -> str | None:
     """Return a note if the host does not rejoin after a reboot; None if it does, or cannot."""
     if state["boots"] is not False:
         return None
@@ -202,21 +222,16 @@ def find_reboot_note(name: str, state: Mapping[str, Any]) -> str | None:
     return f"{name} does not rejoin after a reboot; to change that: {command}"
 
 
-def is_node_running(
-    state: Mapping[str, Any], role: str, head: str, address: str, request: Mapping[str, Any]
-) -> bool:
+def is_node_running(state: HostState, role: str, head: str, address: str, request: Mapping[str, Any]) -> bool:
     """Return whether the host runs its node of this cluster already, as `request` describes it."""
     membership = state["membership"]
     expected = (role, head, address, request["environment"])
-    is_same = (
-        membership and tuple(membership[key] for key in ("role", "head", "address", "table")) == expected
-    )
+    if not membership or tuple(membership[key] for key in ("role", "head", "address", "table")) != expected:
+        return False
     # Only the host itself can expand ~ in a path, so the path as written counts too.
-    is_same = is_same and request["nccl"] in (
-        membership["nccl"],
-        membership["nccl_written"] or membership["nccl"],
-    )
-    return bool(is_same and any(unit["running"] for unit in state["units"] if unit["name"] == "medley-ray"))
+    if request["nccl"] not in (membership["nccl"], membership["nccl_written"] or membership["nccl"]):
+        return False
+    return any(unit["running"] for unit in state["units"] if unit["name"] == "medley-ray")
 
 
 def list_unreached_hosts(

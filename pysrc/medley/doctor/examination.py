@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict
 
 from medley import config, process, storage, transcript, user
 from medley.cluster import checks, cluster_file, self_command
@@ -39,6 +39,17 @@ _FLEET_LIMIT_S = 30
 _REACH_LIMIT_S = 10
 FIX_COMMAND_LIMIT_S = 60
 FIX_LIMIT_S = FIX_COMMAND_LIMIT_S + 15
+
+
+class FixRequest(TypedDict):
+    """The request `mend` to the agent of a host."""
+
+    words: list[str]
+    """The command."""
+    unasked: list[str]
+    """The arguments that make it ask nothing, because the user has consented."""
+    root: bool
+    """Whether it needs root."""
 
 
 def examine_transcripts(answers: Mapping[str, Transcript]) -> Examination:
@@ -165,7 +176,7 @@ def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster_file.Clu
 
 def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Problem | None:
     """Apply the fix on its host of the fleet, or here; return the Problem if it failed."""
-    request = {"words": list(fix.arguments), "unasked": list(fix.consent_arguments), "root": fix.needs_root}
+    request = FixRequest(words=list(fix.arguments), unasked=list(fix.consent_arguments), root=fix.needs_root)
     if fleet is not None:
         fleet.ask("mend", lambda _: request, limit_s=FIX_LIMIT_S, hosts=[fix.host])
         return fleet.failed.pop(fix.host, None)
@@ -176,11 +187,8 @@ def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Prob
     return None
 
 
-def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
-    """Run a fix on this host, or raise a Problem with its last lines; return an empty answer for the agent.
-
-    A request has the command as `words`, what consent adds as `unasked`, and whether it needs `root`.
-    """
+def apply_fix(request: FixRequest, note: Callable[[str], None]) -> None:
+    """Run a fix on this host, or raise a Problem with its last lines."""
     arguments, command_text = tuple(request["words"]), " ".join(request["words"])
     if arguments[0] == "medley":
         arguments = (*self_command.get_own_command(), *arguments[1:])
@@ -193,7 +201,6 @@ def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mappin
             cause="\n".join(finished.lines[-4:]) or f"it ended with {finished.status}",
             fix=f"run it on that host, where sudo can ask for its password: {prefix}{command_text}",
         )
-    return {}
 
 
 def fit_model(

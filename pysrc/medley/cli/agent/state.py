@@ -16,6 +16,7 @@ import psutil
 from medley import storage, transcript, user
 from medley.cli.agent import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
+from medley.cluster.checks import HostState
 from medley.cluster.membership import Membership
 from medley.doctor.examination import read_answers
 from medley.errors import Problem, describe_error
@@ -27,7 +28,7 @@ from medley.serving import server_records
 from medley.unusable_file import skip_unusable_file
 
 
-def answer_look(_fields: Table, _note: Note) -> Table:
+def answer_look(_fields: Table, _note: Note) -> HostState:
     ray_cluster = membership.find_membership()
     return {
         "transcript": transcript.format_transcript(load_answers()),

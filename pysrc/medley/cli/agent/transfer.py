@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 from medley import credentials, storage
 from medley.cli.agent import Note, NoteSender, Table
@@ -156,4 +157,5 @@ def answer_token(_fields: Table, _note: Note) -> Table:
 
 def answer_mend(fields: Table, note: Note) -> Table:
     """Make one of the doctor's safe changes on this host."""
-    return examination.apply_fix(fields, note)
+    examination.apply_fix(cast("examination.FixRequest", fields), note)
+    return {}
