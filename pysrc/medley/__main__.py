@@ -10,7 +10,7 @@ import signal
 import sys
 
 # Internal verbs, whose modules define `main`: medley starts them itself, on other hosts and as supervisor.
-_INTERNAL_VERBS = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
+_INTERNAL_VERBS = {"agent": "medley.cli.agent.requests", "kept": "medley.cluster.units"}
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from medley import process
-from medley.cli import agent
+from medley.cli.agent import requests
 from medley.transcript import parse_transcript
 
 
@@ -16,7 +16,7 @@ def main(recording: str, state: str) -> int:
     os.environ["MEDLEY_STATE"] = state
     said = parse_transcript(Path(recording).read_text())
     vars(process)["ask_host"] = lambda *_, **__: said
-    return agent.main()
+    return requests.main()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley import storage
-from medley.cli import agent
-from medley.cli.agent import ray
+from medley.cli.agent import ray, requests
 from medley.cluster import membership, units
 from medley.cluster.restart_rule import Restart
 from medley.cluster.unit_file import Unit
@@ -24,7 +23,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said(name: str, asked: dict[str, object]) -> list[str]:
     noted: list[str] = []
-    agent.answer_request(name, asked, noted.append)
+    requests.answer_request(name, asked, noted.append)
     return noted
 
 
@@ -51,7 +50,7 @@ def test_lines_that_come_while_it_follows() -> None:
     storage.write_text(log, "2026-01-01T00:00:01 old\n")
     noted: list[str] = []
     follow = {"lines": 1, "follow": True}
-    threading.Thread(target=agent.answer_request, args=("log", follow, noted.append), daemon=True).start()
+    threading.Thread(target=requests.answer_request, args=("log", follow, noted.append), daemon=True).start()
     wait_for("it prints the last line", lambda: noted)
     with log.open("a") as file:
         file.write("2026-01-01T00:00:02 new\n2026-01-01T00:00:03 ha")
@@ -65,10 +64,10 @@ def test_lines_that_come_while_it_follows() -> None:
 
 def test_ports_that_listen_are_reached_and_others_are_not() -> None:
     asked = {"address": "127.0.0.1", "starts": False, "head": False}
-    ports = agent.answer_request("listen", asked, print)["ports"]
+    ports = requests.answer_request("listen", asked, print)["ports"]
     places = [["me", "127.0.0.1", port] for port in ports]
     closed = {"address": "127.0.0.1", "places": [*places, ["me", "127.0.0.1", 1]]}
-    ((name, _, port, why),) = agent.answer_request("connect", closed, print)["closed"]
+    ((name, _, port, why),) = requests.answer_request("connect", closed, print)["closed"]
     assert (name, port) == ("me", 1)
     assert "refused" in why
 
@@ -104,21 +103,21 @@ def test_a_ray_that_ends_says_why(said: str, cause: str, fix: str, tmp_path: Pat
     units.start_unit(unit)
     try:
         with raises_problem("Ray", cause=cause, fix=fix.format(f"{tmp_path}/logs")):
-            agent.answer_request("settle", {"role": "worker"}, print)
+            requests.answer_request("settle", {"role": "worker"}, print)
     finally:
         units.stop_unit(membership.UNIT_NAME)
 
 
 def test_an_end_where_nothing_runs_ends_nothing() -> None:
-    assert agent.answer_request("end", {"part": False}, print) == {"ended": 0, "left": []}
+    assert requests.answer_request("end", {"part": False}, print) == {"ended": 0, "left": []}
 
 
 def test_a_host_with_nothing_tells_so() -> None:
-    told = agent.answer_request("tell", {"nodes": True}, print)
+    told = requests.answer_request("tell", {"nodes": True}, print)
     assert (told["membership"], told["units"], told["servers"], told["nodes"]) == (None, [], [], None)
     assert 0 < told["memory"]["available_bytes"] <= told["memory"]["total_bytes"]
 
 
 def test_there_is_a_module_for_each() -> None:
-    for name, module in agent.HANDLER_MODULES.items():
+    for name, module in requests.HANDLER_MODULES.items():
         assert callable(getattr(importlib.import_module(f"medley.cli.agent.{module}"), f"answer_{name}"))

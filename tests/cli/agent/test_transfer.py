@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medley.cli import agent
+from medley.cli.agent import requests
 from medley.cli.agent.transfer import answer_type
 from medley.model import hub
 from medley.progress import PROGRESS
@@ -28,7 +28,7 @@ def ask(step: str) -> tuple[Mapping[str, Any], list[str]]:
     """Return the answer, and the notes that are not progress."""
     noted: list[str] = []
     asked = {"step": step, "target": BOTH, "revision": None}
-    return agent.answer_request("transfer", asked, noted.append), [
+    return requests.answer_request("transfer", asked, noted.append), [
         each for each in noted if not each.startswith(PROGRESS)
     ]
 

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from medley import storage
-from medley.cli import agent
+from medley.cli.agent import requests
 from medley.engine.server_spec import ServerSpec
 from medley.measurement.monitor import gpu
 from medley.measurement.monitor.gpu import GpuSampler
@@ -114,7 +114,7 @@ def test_nvidia_smi_goes_on_telling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_this_host() -> None:
-    sample = Sample.from_table(agent.answer_request("sample", {"every_s": 2, "whole": False}, print))
+    sample = Sample.from_table(requests.answer_request("sample", {"every_s": 2, "whole": False}, print))
     assert sample.cpu.threads == os.cpu_count()
     assert 0 < sample.memory.available_bytes < sample.memory.total_bytes
     assert "lo" not in {link.name for link in sample.links}

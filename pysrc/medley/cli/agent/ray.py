@@ -5,7 +5,7 @@ import os
 import time
 
 from medley import credentials, explain, json_shape, process, storage, transcript
-from medley.cli.agent import Note, NoteSender, Table
+from medley.cli.agent.requests import Note, NoteSender, Table
 from medley.cluster import cluster_file, membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.cluster.restart_rule import RAY_RULE

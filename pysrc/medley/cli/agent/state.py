@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from medley import storage, transcript, user
-from medley.cli.agent import Note, Table
+from medley.cli.agent.requests import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.checks import HostState
 from medley.cluster.membership import Membership

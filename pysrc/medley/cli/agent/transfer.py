@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from medley import credentials, storage
-from medley.cli.agent import Note, NoteSender, Table
+from medley.cli.agent.requests import Note, NoteSender, Table
 from medley.cluster import events, self_command
 from medley.command import Command
 from medley.doctor import examination
