@@ -27,7 +27,7 @@ from medley import storage
 from medley.command import Command
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.process import Process, wait_until
 from medley.serving import server_records
 
@@ -119,7 +119,7 @@ def verdict(engine: str, ratios: list[float], late_ms: list[float]) -> str:
 @contextmanager
 def serve(engine: str, model: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
-        key, port = Path(folder) / "key", tcp.find_free_port()
+        key, port = Path(folder) / "key", find_free_port()
         key.write_text(KEY)
         os.environ["MEDLEY_STATE"] = str(Path(folder) / "state")
         words = ("serve", model, "--engine", engine, "--port", str(port), "--api-key", str(key))

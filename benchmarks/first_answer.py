@@ -34,7 +34,7 @@ from pathlib import Path
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.network.socket_url import write_socket_url
 from medley.process import Process
 from medley.serving import readiness
@@ -80,7 +80,7 @@ def one(folder: Path, nth: int) -> dict[str, float]:
 def measured(place: Path) -> dict[str, float]:
     home, clone = place / "home", place / "clone"
     home.mkdir()
-    port = tcp.find_free_port()
+    port = find_free_port()
     done(Command(("git", "clone", "-q", str(ROOT), str(clone))))
     *first, serve = readme(clone)
     model = serve.split()[-1]

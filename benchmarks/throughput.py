@@ -40,7 +40,7 @@ from medley import process, storage
 from medley.command import Command
 from medley.errors import Problem
 from medley.model import demo
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.process import Process
 from medley.process_identity import list_descendants
 from medley.schema import DemoSpec
@@ -205,7 +205,7 @@ def started(asked: argparse.Namespace, start: int) -> Iterator[dict[str, Server]
 
 @contextmanager
 def serving(way: str, asked: argparse.Namespace, model: Path, state: Path) -> Iterator[Server]:
-    port = tcp.find_free_port()
+    port = find_free_port()
     pinned = ("taskset", "--cpu-list", str(asked.engine_core))
     command = served(model, port, asked.words)
     command = command.replace(argv=(*pinned, *command.argv)).add_variables({"MEDLEY_STATE": str(state)})

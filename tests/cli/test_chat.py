@@ -18,7 +18,7 @@ from medley import process_identity, storage
 from medley.cli import served
 from medley.cli.chat import ChatVerb
 from medley.engine.server_spec import ServerSpec
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.serving import server_records
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -172,7 +172,7 @@ def test_a_worker_is_sent_to_its_head(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     table = f'[hosts.far]\nssh = "me@192.0.2.1"\nrole = "head"\n[hosts.{platform.node()}]\n'
     (tmp_path / "cluster.toml").write_text(table)
-    monkeypatch.setattr(served, "_DEFAULT_URL", f"http://127.0.0.1:{tcp.find_free_port()}/v1")
+    monkeypatch.setattr(served, "_DEFAULT_URL", f"http://127.0.0.1:{find_free_port()}/v1")
     with raises_problem("127.0.0.1", fix="ssh -t me@192.0.2.1 medley chat"):
         ChatVerb.run(["medley chat", "Hello"], exit=False)
 

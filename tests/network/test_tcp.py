@@ -4,13 +4,8 @@ import socket
 import pytest
 
 from medley.network import tcp
-from medley.network.tcp import (
-    find_outward_address,
-    is_loopback,
-    list_reachable_ports,
-    read_ephemeral_range,
-    require_free_port,
-)
+from medley.network.free_port import require_free_port
+from medley.network.tcp import find_outward_address, is_loopback, list_reachable_ports, read_ephemeral_range
 from tests.problems import raises_problem
 
 

@@ -12,7 +12,7 @@ import pytest
 from medley import process
 from medley.command import Command
 from medley.measurement.monitor import web
-from medley.network.tcp import find_free_port
+from medley.network.free_port import find_free_port
 from medley.process import Process
 from tests.measurement.monitor.hosts import Replayed, cluster
 from tests.measurement.monitor.test_metrics import EXPRESSIONS, everything

@@ -14,7 +14,7 @@ from medley.cli.serve import ServeOptions, announce_server, hide_engine_output, 
 from medley.cli.served import INSECURE_HELP
 from medley.cli.terminal import create_console
 from medley.errors import Problem, describe_error
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.serving import api, port_claim, server_address
 from medley.serving.batch import BatchFiles, RefusedLine, Request, open_batch, parse_lines
 from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
@@ -38,7 +38,7 @@ class BatchVerb(Verb):
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         options = self.options
         planning = replace(options.planning, goal="throughput", concurrency=self.at_once)
-        options = replace(options, port=options.port or tcp.find_free_port(), planning=planning)
+        options = replace(options, port=options.port or find_free_port(), planning=planning)
         if options.dry_run:
             show_dry_run(options.build_request(model, flags, self.typed_words), as_json=options.as_json)
             return

@@ -25,6 +25,7 @@ from medley.measurement.link.far import measure_cluster_link
 from medley.measurement.link.verdict import find_problems
 from medley.model.resolve import resolve_weights
 from medley.network.fabric import report as fabric_report
+from medley.network.ports import API_PORT
 from medley.progress import Progress
 from medley.schema import EngineName
 
@@ -74,7 +75,7 @@ class FieldReportOptions:
             yield "medley up   # and at the end: medley down"
         for model in self.list_models(len(hosts) or 1):
             if not model.server:
-                yield f"medley {' '.join(model.build_arguments(8000))}   # at a free port"
+                yield f"medley {' '.join(model.build_arguments(API_PORT))}   # at a free port"
             streams = ",".join(map(str, self.load.concurrencies))
             yield f"medley bench --concurrency {streams} --repeats {self.load.repeats}   # of {model.name}"
         yield f"medley {' '.join(self.collective_words)}"

@@ -9,11 +9,12 @@ from medley.cli import flag, switch
 from medley.cluster import cluster_file, membership
 from medley.cluster.fleet import is_this_host
 from medley.errors import Problem
+from medley.network.ports import API_PORT
 from medley.serving import api, server_address, server_records
 from medley.serving.server_address import ServerAddress
 
 INSECURE_HELP = "send the API key to another host without encryption, on a network that you trust"
-_DEFAULT_URL = "http://127.0.0.1:8000/v1"
+_DEFAULT_URL = f"http://127.0.0.1:{API_PORT}/v1"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """List every port that medley and its Ray use.
 
-`tcp.py` refuses a port that another program uses, and `serving/port_claim.py` one of another `medley serve`.
+`free_port.py` refuses a port that another program uses, and `serving/port_claim.py` that of another server.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Find free and used TCP ports of this host; listen with limits on strangers.
+"""Find the used TCP ports of this host; listen with limits on strangers.
 
 A guest is a client with a connection, and a stranger until it has authenticated. Strangers are limited in
 number, in total and per address, and have a total time limit, so slow clients cannot hold a connection. At
@@ -18,22 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medley.errors import Problem, describe_error
 from medley.values import Value
 
-_LAST_PORT = 65_535
 _EPHEMERAL_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.25
 _PAUSE_S = 0.1
 _EXHAUSTED_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """The errors of `accept` where the process or the host has no more handles or memory."""
-
-
-def find_free_port() -> int:
-    """Return a port of the loopback that no program uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_outward_address() -> str:
@@ -50,41 +41,6 @@ def find_outward_address() -> str:
         if name in up and (outward := next((ip for ip in ipv4 if not is_loopback(ip)), None)):
             return str(outward)
     return socket.gethostname()
-
-
-def require_free_port(address: str, port: int) -> None:
-    """Raise a Problem unless a server could listen there now."""
-    if not 0 < port <= _LAST_PORT:
-        raise Problem(f"port {port} does not exist", cause=f"ports are 1 to {_LAST_PORT}", fix="--port 8000")
-    try:
-        family, kind, protocol, _, socket_address = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(socket_address)
-    except (OSError, UnicodeError) as error:
-        cause = describe_error(error)
-        # UnicodeError: a part of a name is empty or longer than 63 letters
-        if isinstance(error, socket.gaierror | UnicodeError):
-            what, fix = f"{address} is not an address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
-        elif error.errno == errno.EADDRINUSE:
-            what, cause = f"port {port} is in use", _describe_holder(port) or "another process listens there"
-            fix = f"end it, or use another port: --port {port + 1 if port < _LAST_PORT else 8000}"
-        elif error.errno == errno.EADDRNOTAVAIL:
-            what = f"this host has no address {address}"
-            fix = "ip -brief address  # give one of these as --host, or 0.0.0.0 for all"
-        else:
-            what, fix = f"port {port} of {address} cannot be used", "--port 8000, or another above 1023"
-        raise Problem(what, cause=cause, fix=fix) from error
-
-
-def _describe_holder(port: int) -> str | None:
-    """Name the process that listens on the port; None where the kernel hides it from this user."""
-    for used_port, pid, words in list_listeners():
-        if used_port == port and pid:
-            return f"process {pid} listens there: {words}"
-    return None
 
 
 def list_reachable_ports() -> frozenset[int]:

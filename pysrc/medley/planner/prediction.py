@@ -22,7 +22,7 @@ from medley.planner.device_specs import (
     has_peer_access,
 )
 from medley.planner.memory import compute_batch_tokens, compute_token_layer_bytes
-from medley.planner.partition import StageTimer, StageTimerFactory
+from medley.planner.partition import StageTimer
 from medley.schema import Shape
 from medley.values import Value
 
@@ -164,39 +164,35 @@ class PredictedStageTimerFactory(Value):
     load: Load
     efficiency: Efficiency = SHIPPED_EFFICIENCY
 
-    def __call__(self, sequences: int, link: HostLink | None) -> StageTimer:
-        return self._build_stage_timer(sequences, link)
-
     @cached_property
-    def _build_stage_timer(self) -> StageTimerFactory:
-        return _cache_stage_timers(self.shape, self.load, self.efficiency)
+    def _timers(self) -> dict[tuple[int, HostLink | None], StageTimer]:
+        return {}
+
+    def __call__(self, sequences: int, link: HostLink | None) -> StageTimer:
+        if (sequences, link) not in self._timers:
+            conditions = PassConditions(self.shape, link, self.efficiency)
+            batch = TokenBatch(sequences, sequences, self.load.context_tokens)
+            self._timers[sequences, link] = _build_stage_timer(conditions, batch)
+        return self._timers[sequences, link]
 
 
-def _cache_stage_timers(shape: Shape, load: Load, efficiency: Efficiency) -> StageTimerFactory:
+def _build_stage_timer(conditions: PassConditions, batch: TokenBatch) -> StageTimer:
     @cache
-    def build_stage_timer(sequences: int, link: HostLink | None) -> StageTimer:
-        conditions = PassConditions(shape, link, efficiency)
-        batch = TokenBatch(sequences, sequences, load.context_tokens)
+    def compute_lines(devices: tuple[Device, ...], is_last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
+        """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
+        lines = []
+        for device in {_compute_device_key(device): device for device in devices}.values():
+            stages = (Stage(devices, layers) for layers in (1, 2))
+            one_layer_s, two_layers_s = (
+                _compute_device_pass(conditions, stage, device, batch, last=is_last).seconds
+                for stage in stages
+            )
+            lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
+        return lines
 
-        @cache
-        def compute_lines(devices: tuple[Device, ...], is_last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
-            """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
-            lines = []
-            for device in {_compute_device_key(device): device for device in devices}.values():
-                stages = (Stage(devices, layers) for layers in (1, 2))
-                one_layer_s, two_layers_s = (
-                    _compute_device_pass(conditions, stage, device, batch, last=is_last).seconds
-                    for stage in stages
-                )
-                lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
-            return lines
-
-        return lambda stage, /, *, is_last_stage: max(
-            fixed_s + stage.layers * layer_s
-            for fixed_s, layer_s in compute_lines(stage.devices, is_last_stage)
-        )
-
-    return build_stage_timer
+    return lambda stage, /, *, is_last_stage: max(
+        fixed_s + stage.layers * layer_s for fixed_s, layer_s in compute_lines(stage.devices, is_last_stage)
+    )
 
 
 def _count_busiest_streams(streams: float, pipelines: int) -> float:

@@ -24,11 +24,12 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, detect_host, load_answers
 from medley.model import extra_files, named_models, resolve
-from medley.network import secure_channel, tcp
+from medley.network import secure_channel
 from medley.network.fabric import per_host
 from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.variables import merge_user_variables
+from medley.network.free_port import find_free_port, require_free_port
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.network.secure_channel import Channel
 from medley.planner import Layout
@@ -174,9 +175,9 @@ def _find_free_port(address: str) -> int:
     """Return a free port of this address for the ranks' rendezvous, in Ray's range if one is free there."""
     for port in range(RANKS_PORT, RANKS_PORT + _MAX_PORTS_TRIED):
         with suppress(Problem):
-            tcp.require_free_port(address, port)
+            require_free_port(address, port)
             return port
-    return tcp.find_free_port()
+    return find_free_port()
 
 
 def receive_terms(channel: Channel) -> "Mapping[str, Any]":

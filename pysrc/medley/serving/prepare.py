@@ -12,7 +12,7 @@ from medley.environment import container_image, container_runtime
 from medley.host_schema import ENGINE_TABLES
 from medley.model import resolve, shape
 from medley.model.resolve import Weights
-from medley.network import tcp
+from medley.network.free_port import find_free_port, require_free_port
 from medley.planner.context import (
     allows_longer_context,
 )
@@ -96,7 +96,7 @@ def _connect_replicas(request: LaunchRequest, model_files: Weights, progress: Pr
     if request.script is None or ((placement.sizes.replicas or 1) == 1 and placement.goal != "throughput"):
         return request
     has_experts = not request.is_unplanned and shape.find_shape(model_files, progress).experts > 0
-    return request.replace(script=request.script.replace(has_experts=has_experts, port=tcp.find_free_port()))
+    return request.replace(script=request.script.replace(has_experts=has_experts, port=find_free_port()))
 
 
 def _add_chat_format(
@@ -123,7 +123,7 @@ def _build_serving(request: LaunchRequest, model_files: Weights, progress: Progr
             container_image.name_serving_role(listen.port)
         ):
             progress.note(f"ended a leftover container on port {listen.port}")
-        tcp.require_free_port(listen.address, listen.port)
+        require_free_port(listen.address, listen.port)
     return ServerSpec(
         model_files.target,
         listen.name or model_files.name,

@@ -7,7 +7,6 @@ whether it starts again.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,12 +19,12 @@ from medley.process_identity import SharedMemoryCleaner
 from medley.serving.readiness import EXIT_LIMIT_S, wait_for_completion
 from medley.serving.run_monitors import CHECK_INTERVAL_S, Monitor, check_all
 from medley.serving.watchdog import Watchdog
+from medley.values import Value
 
 _END_GRACE_S, _LOADING_GRACE_S = 15, 3
 
 
-@dataclass(frozen=True)
-class EngineRun:
+class EngineRun(Value):
     """An engine to run: its command, its API, and the readers of its output."""
 
     command: Command

@@ -12,7 +12,7 @@ from medley.engine import flags
 from medley.engine.accepted_flags import read_programs_flags
 from medley.environment import container_image, packaged_model, tools, virtualenv
 from medley.errors import Problem
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.progress import Output
 from medley.serving import server_description, server_records, weights
 from medley.serving.prepare import prepare_job
@@ -72,7 +72,7 @@ def _pin_environment(unit: Unit, port: int) -> Unit:
 
 def prepare_host(request: LaunchRequest, output: Output) -> None:
     """Fetch and build what a server needs on this host, while another has its port and its memory."""
-    other_port = request.listen.replace(port=tcp.find_free_port())
+    other_port = request.listen.replace(port=find_free_port())
     job = prepare_job(request.replace(listen=other_port), output)
     order = job.order
     (host,) = find_this_host(request.kind, output.say).hosts.values()

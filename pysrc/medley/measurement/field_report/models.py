@@ -24,7 +24,7 @@ from medley.measurement.field_report.replay import plan_model, report_layout
 from medley.measurement.field_report.report import MODEL_NAME, PlanRequest
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
-from medley.network import tcp
+from medley.network.free_port import find_free_port
 from medley.planner import list_hosts
 from medley.process import Process, wait_until
 from medley.serving import server_description, server_records
@@ -110,7 +110,7 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
     if model.server:
         yield model.server
         return
-    port, output, progress = tcp.find_free_port(), list[str](), draft.progress
+    port, output, progress = find_free_port(), list[str](), draft.progress
     arguments = model.build_arguments(port)
     variables = {name: value for name, value in _NCCL_VARIABLES.items() if name not in os.environ}
 
