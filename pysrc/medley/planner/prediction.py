@@ -169,11 +169,10 @@ class PredictedStageTimerFactory(Value):
         return {}
 
     def __call__(self, sequences: int, link: HostLink | None) -> StageTimer:
-        if (sequences, link) not in self._timers:
-            conditions = PassConditions(self.shape, link, self.efficiency)
+        if (key := (sequences, link)) not in self._timers:
             batch = TokenBatch(sequences, sequences, self.load.context_tokens)
-            self._timers[sequences, link] = _build_stage_timer(conditions, batch)
-        return self._timers[sequences, link]
+            self._timers[key] = _build_stage_timer(PassConditions(self.shape, link, self.efficiency), batch)
+        return self._timers[key]
 
 
 def _build_stage_timer(conditions: PassConditions, batch: TokenBatch) -> StageTimer:
@@ -182,10 +181,9 @@ def _build_stage_timer(conditions: PassConditions, batch: TokenBatch) -> StageTi
         """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
         lines = []
         for device in {_compute_device_key(device): device for device in devices}.values():
-            stages = (Stage(devices, layers) for layers in (1, 2))
             one_layer_s, two_layers_s = (
-                _compute_device_pass(conditions, stage, device, batch, last=is_last).seconds
-                for stage in stages
+                _compute_device_pass(conditions, Stage(devices, layers), device, batch, last=is_last).seconds
+                for layers in (1, 2)
             )
             lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
         return lines
