@@ -63,11 +63,9 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, progr
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        reader, author, model = (
-            storage.make_folder(draft / _READER_FOLDER),
-            storage.make_folder(draft / "author"),
-            storage.make_folder(draft / "model"),
-        )
+        reader = storage.make_folder(draft / _READER_FOLDER)
+        author = storage.make_folder(draft / "author")
+        model = storage.make_folder(draft / "model")
         with bytecode.write_server_bytecode(python):
             with progress.stage(f"{name}: download {package.name} {package.version}"):
                 _download(_READER, reader, python, progress)

@@ -83,10 +83,8 @@ def prepare_tools(
     `environment_name`: the value of --env. `is_multi_host`: ranks talk to other hosts. `dry_run`: build
     nothing, and note what would be built. Raise a Problem if the driver or an NCCL is missing.
     """
-    user_virtualenv, user_nccl = (
-        _find_user_virtualenv(environment_name, engine),
-        read_user_nccl(nccl, kind.table) if nccl else None,
-    )
+    user_virtualenv = _find_user_virtualenv(environment_name, engine)
+    user_nccl = read_user_nccl(nccl, kind.table) if nccl else None
     host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, progress=progress)
     host_toolkit = toolkit.add_libcuda(host_toolkit, kind.table, can_write=not dry_run)
     if host_toolkit and host_toolkit.kind != kind.name and not dry_run:
@@ -95,10 +93,8 @@ def prepare_tools(
         progress.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
     cuda_home = None
     if user_virtualenv:
-        binary, loader = (
-            user_virtualenv / "bin",
-            interpreter.read_elf_loader(user_virtualenv / "bin" / "python"),
-        )
+        binary = user_virtualenv / "bin"
+        loader = interpreter.read_elf_loader(user_virtualenv / "bin" / "python")
     else:
         name = choose_environment(kind, environment_name, engine)
         blueprint = virtualenv.plan_environment(name, host_toolkit, driver=kind.table.driver)
@@ -148,10 +144,8 @@ def choose_environment(kind: Kind, requested: str | None, engine: EngineName = D
     if requested is not None:
         return _require_lock(requested, engine, offered_lock)
     if offered_lock is None:
-        other_titles, container = (
-            " and ".join(TITLES[other_engine] for other_engine in kind.table.environments),
-            kind.table.container,
-        )
+        other_titles = " and ".join(TITLES[other_engine] for other_engine in kind.table.environments)
+        container = kind.table.container
         user_command = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
         if other_engine := next(iter(kind.table.environments), None):
             user_command = f"medley serve MODEL --engine {other_engine}   # or: {user_command}"

@@ -16,15 +16,11 @@ The builds of DeepSeek, NVIDIA and Red Hat keep them in FP8 (ai-dynamo/aiconfigu
 
 def count_attention_weights(fields: ConfigFields, ratio: int) -> int:
     """Count a layer's queries, keys and outputs, and the queries of an index."""
-    hidden, wide = (
-        fields.require_number(*FIELD_NAMES["hidden"]),
-        count_query_heads(fields) * find_head_dim(fields),
-    )
-    rank, out, groups = (
-        fields.require_number("q_lora_rank"),
-        fields.require_number("o_lora_rank"),
-        fields.require_number("o_groups"),
-    )
+    hidden = fields.require_number(*FIELD_NAMES["hidden"])
+    wide = count_query_heads(fields) * find_head_dim(fields)
+    rank = fields.require_number("q_lora_rank")
+    out = fields.require_number("o_lora_rank")
+    groups = fields.require_number("o_groups")
     count = rank * (hidden + wide) + hidden * find_head_dim(fields) + out * (wide + groups * hidden)
     if ratio == OVERLAPPING_RATIO:
         count += rank * fields.require_number("index_n_heads") * fields.require_number("index_head_dim")

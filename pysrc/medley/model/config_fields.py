@@ -141,10 +141,8 @@ def find_context_length(fields: ConfigFields) -> int:
         rope = fields.find_table(name)
         if rope is None or "yarn" not in {rope.table.get("rope_type"), rope.table.get("type")}:
             continue
-        original_context, factor = (
-            rope.find_number("original_max_position_embeddings"),
-            rope.table.get("factor"),
-        )
+        original_context = rope.find_number("original_max_position_embeddings")
+        factor = rope.table.get("factor")
         if original_context and isinstance(factor, int | float) and 1 <= factor <= _MAX_YARN_FACTOR:
             return max(context, int(original_context * factor))
     return context

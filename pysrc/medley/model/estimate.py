@@ -206,10 +206,8 @@ def _count_index_weights(fields: ConfigFields, hidden: int) -> int:
 
 def _count_latent_weights(fields: ConfigFields, hidden: int, heads: int, latent_size: int) -> int:
     """Count the weights of MLA as DeepSeek-V2's description has them."""
-    rope_size, key_size = (
-        fields.require_number("qk_rope_head_dim", minimum=0),
-        fields.require_number("qk_nope_head_dim"),
-    )
+    rope_size = fields.require_number("qk_rope_head_dim", minimum=0)
+    key_size = fields.require_number("qk_nope_head_dim")
     value_size = fields.find_number("v_head_dim") or key_size
     query_rank = fields.find_number("q_lora_rank")
     query_width = heads * (key_size + rope_size)

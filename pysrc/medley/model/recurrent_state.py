@@ -43,14 +43,10 @@ def _compute_linear_bytes(fields: ConfigFields) -> int:
 
 
 def _compute_gated_delta_bytes(fields: ConfigFields) -> int:
-    heads, size = (
-        fields.require_number("linear_num_value_heads"),
-        fields.require_number("linear_value_head_dim"),
-    )
-    groups, state = (
-        fields.require_number("linear_num_key_heads"),
-        fields.require_number("linear_key_head_dim"),
-    )
+    heads = fields.require_number("linear_num_value_heads")
+    size = fields.require_number("linear_value_head_dim")
+    groups = fields.require_number("linear_num_key_heads")
+    state = fields.require_number("linear_key_head_dim")
     inputs = _compute_convolution_bytes(
         heads * size + 2 * groups * state, fields.require_number("linear_conv_kernel_dim")
     )
@@ -68,10 +64,8 @@ def _compute_kimi_delta_bytes(fields: ConfigFields, heads: int) -> int:
 def _compute_mamba_2_bytes(fields: ConfigFields) -> int:
     # Mamba 2's own names are those of attention in models that have both.
     name_end = None if fields.find_word("model_type") == "mamba2" else -1
-    heads, size = (
-        fields.require_number(*FIELD_NAMES["mamba_heads"][:name_end]),
-        fields.require_number(*FIELD_NAMES["mamba_head_dim"][:name_end]),
-    )
+    heads = fields.require_number(*FIELD_NAMES["mamba_heads"][:name_end])
+    size = fields.require_number(*FIELD_NAMES["mamba_head_dim"][:name_end])
     inner_size = fields.find_number("mamba_d_ssm") or heads * size
     state = fields.require_number(*FIELD_NAMES["mamba_state"])
     groups = fields.require_number(*FIELD_NAMES["mamba_groups"])
@@ -93,10 +87,8 @@ def _compute_mamba_1_bytes(fields: ConfigFields) -> int:
         if expansion
         else fields.require_number("intermediate_size")
     )
-    state, kernel = (
-        fields.require_number("mamba_d_state", "state_size"),
-        fields.require_number("mamba_d_conv", "conv_kernel"),
-    )
+    state = fields.require_number("mamba_d_state", "state_size")
+    kernel = fields.require_number("mamba_d_conv", "conv_kernel")
     return _compute_convolution_bytes(inner_size, kernel) + inner_size * state * _find_element_bytes(
         fields, _16_BITS_BYTES
     )

@@ -29,11 +29,9 @@ _LINK_ADDRESS = "the link's address"
 LOOPBACK_ADDRESS = "127.0.0.1"
 _REQUIRES_AUTH = "asks for the token"
 _METRICS_ONLY = "only metrics, without a token"
-MODEL_API, _RENDEZVOUS, _TRANSFER = (
-    "a model's API",
-    "where hosts join a model without Ray",
-    "pieces of a model",
-)
+MODEL_API = "a model's API"
+_RENDEZVOUS = "where hosts join a model without Ray"
+_TRANSFER = "pieces of a model"
 _SECRETS = {_RENDEZVOUS: "token", _TRANSFER: "transfer secret"}
 _WORKER_PORTS = 900
 

@@ -309,10 +309,8 @@ def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> 
         layout = _apply_partition(workload.shape, layout, options.partition, variable)
     if layout == choice.layout:
         return choice
-    layout_fit, prediction = (
-        compute_fit(workload, layout),
-        predict_speed(workload.shape, layout, workload.load),
-    )
+    layout_fit = compute_fit(workload, layout)
+    prediction = predict_speed(workload.shape, layout, workload.load)
     if not layout_fit.fits:
         fix = "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place"
         if options.partition:

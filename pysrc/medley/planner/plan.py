@@ -207,11 +207,9 @@ def plan_without_shape(
 ) -> Plan:
     """Return the plan of a model whose shape is unknown, from the user's options; it may not fit."""
     options = options or EngineOptions()
-    (tensor_parallel, stages, replicas), hosts, is_cpu = (
-        count_parallel_sizes(layout),
-        list_hosts(layout),
-        runs_on_cpu(layout),
-    )
+    tensor_parallel, stages, replicas = count_parallel_sizes(layout)
+    hosts = list_hosts(layout)
+    is_cpu = runs_on_cpu(layout)
     compilation = choose_compilation(layout, facts, model, options.engine, options.flags)
     gpus = [device.index for device in list_devices(layout)] if launcher == "solo" and not is_cpu else []
     engine_plan = Plan(

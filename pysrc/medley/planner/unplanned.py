@@ -17,10 +17,8 @@ def place_without_shape(site: Site, options: PlacementOptions) -> Layout:
     replica_ranks = (sizes.tensor_parallel or 1) * stages
     if options.gpus:
         replica_ranks = len(site_devices) // replica_count
-    tensor_parallel, rank_count = (
-        sizes.tensor_parallel or replica_ranks // stages,
-        replica_ranks * replica_count,
-    )
+    tensor_parallel = sizes.tensor_parallel or replica_ranks // stages
+    rank_count = replica_ranks * replica_count
     largest = sorted(site_devices, key=lambda device: -device.memory_bytes)
     ranks = [device for host in site.rank_order or site.hosts for device in largest if device.host == host]
     is_divisible = bool(tensor_parallel) and replica_ranks % tensor_parallel == 0

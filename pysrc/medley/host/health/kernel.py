@@ -75,10 +75,8 @@ def read_kernel_report(answers: Transcript) -> KernelReport:
     """Return the kernel's reports."""
     counted = [line.split()[0] for line in read_lines(answers, PCIE_FATAL_QUESTION)]
     logged = (_FATAL_ERROR_PATTERN.search(line) for line in read_lines(answers, PCIE_LOG_QUESTION))
-    cma, clocks = (
-        parse_meminfo(answers[CMA_QUESTION].text),
-        [line.split() for line in read_lines(answers, GPU_CLOCKS_QUESTION)],
-    )
+    cma = parse_meminfo(answers[CMA_QUESTION].text)
+    clocks = [line.split() for line in read_lines(answers, GPU_CLOCKS_QUESTION)]
     # The type of a translating IOMMU group is DMA or DMA-FQ, that of another is identity.
     translated_gpus = tuple(line.split()[0] for line in read_lines(answers, IOMMU_QUESTION) if " DMA" in line)
     return KernelReport(

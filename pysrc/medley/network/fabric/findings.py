@@ -58,12 +58,10 @@ def _build_half_port_finding(host: str, interface: str, facts: Facts) -> Finding
     if link and link.up and link.addresses:
         addresses = ", ".join(str(address.cidr) for address in link.addresses)
         networks = ", ".join(map(str, link.networks))
-        cause, fix = (
-            f"its second interface {interface} ({addresses}) is not in a shared network, or has no RDMA",
-            (
-                "on the other hosts: ip -brief address; "
-                f"bring up the same interface, with an address in {networks}"
-            ),
+        cause = f"its second interface {interface} ({addresses}) is not in a shared network, or has no RDMA"
+        fix = (
+            "on the other hosts: ip -brief address; "
+            f"bring up the same interface, with an address in {networks}"
         )
     elif link and link.up:
         cause = f"its second interface {interface} has no IPv4 address"
