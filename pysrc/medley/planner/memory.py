@@ -191,6 +191,20 @@ def compute_token_layer_bytes(shape: Shape, tensor_parallel: int, *, windowed: b
     )
 
 
+def compute_read_layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
+    """Return the bytes of a layer that a pass reads; more tokens meet more of the experts.
+
+    So many tokens meet as many experts as `tokens ** routing` tokens with random experts. The experts of one
+    token are in `active_layer_bytes`.
+    """
+    if not 0 < shape.experts_per_token < shape.experts:
+        return shape.active_layer_bytes
+    one_token_share = shape.experts_per_token / shape.experts
+    met_share: float = 1 - (1 - one_token_share) ** (max(tokens, 1.0) ** routing)
+    inactive_bytes = shape.layer_bytes - shape.active_layer_bytes
+    return shape.active_layer_bytes + inactive_bytes * (met_share - one_token_share) / (1 - one_token_share)
+
+
 def is_latent(shape: Shape) -> bool:
     """Return whether the KV cache has one latent for all heads, and nothing for each of them (MLA)."""
     return shape.kv_bytes_per_token is not None and shape.kv_head_bytes is None

@@ -21,7 +21,7 @@ from medley.planner.device_specs import (
     compute_step_pace,
     has_peer_access,
 )
-from medley.planner.memory import compute_batch_tokens, compute_token_layer_bytes
+from medley.planner.memory import compute_batch_tokens, compute_read_layer_bytes, compute_token_layer_bytes
 from medley.planner.partition import StageTimer
 from medley.schema import Shape
 from medley.values import Value
@@ -277,7 +277,7 @@ def _compute_device_pass(
 ) -> Pass:
     shape, efficiency, ranks = conditions.shape, conditions.efficiency, len(stage.devices)
     layer_share, speed = stage.layers / shape.layers, compute_reached_speed(device, shape.weights, efficiency)
-    weight_bytes = stage.layers * _compute_layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
+    weight_bytes = stage.layers * compute_read_layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
     weight_bytes += (shape.head_bytes or shape.embedding_bytes) / ranks if last else 0.0
     # The tokens that attention reads, over all layers.
     full_layers = shape.attention_layers
@@ -301,20 +301,6 @@ def _compute_device_pass(
         weight_bytes=weight_bytes,
         slowest=device,
     )
-
-
-def _compute_layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
-    """Return the bytes of a layer that a pass reads; more tokens meet more of the experts.
-
-    So many tokens meet as many experts as `tokens ** routing` tokens with random experts. The experts of one
-    token are in `active_layer_bytes`.
-    """
-    if not 0 < shape.experts_per_token < shape.experts:
-        return shape.active_layer_bytes
-    one_token_share = shape.experts_per_token / shape.experts
-    met_share: float = 1 - (1 - one_token_share) ** (max(tokens, 1.0) ** routing)
-    inactive_bytes = shape.layer_bytes - shape.active_layer_bytes
-    return shape.active_layer_bytes + inactive_bytes * (met_share - one_token_share) / (1 - one_token_share)
 
 
 def compute_collectives_s(
