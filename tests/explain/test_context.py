@@ -21,6 +21,7 @@ def traced(*calls: str, error: str = "FooError: odd") -> str:
         (["flashinfer/fused_moe/core.py", "flashinfer/jit/core.py"], "FlashInfer's experts", "--moe-backend"),
         (["vllm/utils/deep_gemm.py", "torch/_ops.py"], "DeepGEMM", "VLLM_USE_DEEP_GEMM=0"),
         (["sglang/srt/speculative/eagle_worker.py"], "speculative decoding", "--speculative-algorithm"),
+        (["vllm/layers/quantization/mxfp4.py", "flashinfer/utils.py"], "FlashInfer", "--moe-backend"),
         (
             ["vllm/compilation/cuda_graph.py", "vllm/v1/attention/backends/triton_attn.py"],
             "Triton",
