@@ -87,3 +87,9 @@ def test_a_path_outside_the_api_is_the_reason_itself() -> None:
 def test_a_key_may_come_from_the_environment() -> None:
     (found,) = of(READY + POST.format("401 Unauthorized")).problems
     assert "VLLM_API_KEY" in found.problem().cause
+
+
+def test_the_answer_that_a_client_printed_is_the_message() -> None:
+    answer = '{"error":{"message":"max_tokens is too large: 65536.","type":"BadRequestError","code":400}}\n'
+    (found,) = of(READY + POST.format("400 Bad Request") + answer).problems
+    assert "max_tokens is too large: 65536" in found.problem().cause

@@ -30,6 +30,10 @@ _LIBRARY_MESSAGE = re.compile(
     r"^expected .{0,30}\b(?:argument|value|m1 and m2|Tensor)|index out of range|values to unpack|"
     r"not (?:subscriptable|iterable|callable)"
 )
+# Programs that start an engine, whose sentences are not about its settings
+_OTHER_PROGRAM = re.compile(
+    r"^(?:docker|podman|nerdctl|kubectl|crun|runc|ssh|scp|rsync|curl|systemctl)\b|Error response from daemon"
+)
 _EXCEPTION_CLASS = re.compile(r"^[\w.]*(?:Error|Exception)(?:\(\w+\))?: ")
 _SAME_FAILURE_LINES = 8
 """Two matches of a failure within this many lines count as one."""
@@ -179,7 +183,7 @@ def _apply_wording(match: FailureMatch, wordings: Sequence[Wording]) -> FailureM
         if match.failure is UNKNOWN and match.groups.get("version_fault")
         else match
     )
-    if _LIBRARY_MESSAGE.search(sentence):
+    if _LIBRARY_MESSAGE.search(sentence) or _OTHER_PROGRAM.search(sentence):
         return fallback
     usable = (wording for wording in wordings if not wording.needs or match.groups.get(wording.needs))
     for wording in usable:

@@ -26,6 +26,10 @@ _SERVED_NAME = re.compile(
     r"'served_model_name': \[?'(?P<set>[^']+)'|'model': '(?P<given>[^']+)'"
 )
 _API_PATHS = "/v1/"
+_ANSWERED_MESSAGE = re.compile(
+    r"\"error\": ?\{[^{}]{0,200}?\"message\": ?\"(?P<message>(?:[^\"\\]|\\.){4,400})"
+)
+"""The message of an answer that a client printed."""
 _MAX_ERRORS = 3
 _MIN_ERROR_STATUS = "400"
 """The least status of an answer that reports an error."""
@@ -133,6 +137,8 @@ def _build_match(
     if status.startswith("404"):
         advice = _explain_absence(answer["request"], errors, scan) or advice
     messages = dict.fromkeys(shorten_message(line.text).rstrip(".") for line in errors)
+    if not messages and (printed := _ANSWERED_MESSAGE.search("\n".join(scan.tail))):
+        messages = {shorten_message(printed["message"]).rstrip("."): None}
     failure = REFUSED.replace(fix=advice.change)
     groups: dict[str, str | None] = {
         "status": status,
