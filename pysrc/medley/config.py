@@ -71,10 +71,12 @@ def _find_page(name: str) -> str:
     return name
 
 
-def find_table_files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
+def find_table_files(
+    kind: str, suffix: str = ".toml", folders: Sequence[Path] | None = None
+) -> dict[str, Path]:
     """Return every NAME.toml in the folders' `kind`, by name."""
     paths: dict[str, Path] = {}
-    for folder in list_config_folders():
+    for folder in list_config_folders() if folders is None else folders:
         for path in list_tables(folder / kind, suffix):
             paths.setdefault(path.stem, path)
     return paths
@@ -90,8 +92,8 @@ def list_tables(folder: Path, suffix: str = ".toml") -> list[Path]:
 class Tables(Mapping[str, _T]):
     """Tables by name, each read on first use, so that an invalid one does not affect others."""
 
-    def __init__(self, kind: str, shape: type[_T]) -> None:
-        self._paths, self._shape = find_table_files(kind), shape
+    def __init__(self, kind: str, shape: type[_T], folders: Sequence[Path] | None = None) -> None:
+        self._paths, self._shape = find_table_files(kind, folders=folders), shape
         self._tables: dict[str, _T] = {}
 
     def __getitem__(self, name: str) -> _T:
@@ -115,6 +117,11 @@ def load_hosts() -> Mapping[str, HostTable]:
 
 def load_models() -> Mapping[str, Model]:
     return Tables("models", Model)
+
+
+def load_shipped_models() -> Mapping[str, Model]:
+    """Return medley's own tables of models, without the user's, which somebody else may have written."""
+    return Tables("models", Model, list_config_folders()[1:])
 
 
 def load_recipes() -> Mapping[str, Recipe]:

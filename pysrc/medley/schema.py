@@ -313,7 +313,8 @@ class RemoteCode(StrictTable):
     """Code in a model's repository, which an engine runs only if the user trusts it."""
 
     needed: bool
-    """False where engines support the model without the code that its config.json names."""
+    """False where engines support the model without the code that its config.json names; only medley's own
+    tables can say so, because anybody can write a table."""
     commit: Commit | None = None
     """The reviewed commit [default: the user's first use pins one]."""
     files: Mapping[str, Sha256] = {}

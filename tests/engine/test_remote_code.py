@@ -1,4 +1,4 @@
-"""A model with code of its own, through a real vLLM: not run unless it is trusted, then as it was pinned."""
+"""A model with code of its own, through real engines: not run unless it is trusted, then as it was pinned."""
 
 import json
 import os
@@ -11,7 +11,10 @@ import pytest
 
 from medley import config, storage
 from medley.command import Command
+from medley.environment import virtualenv
 from medley.model import demo
+from medley.model.extra_files import NO_EXTRAS
+from medley.process import run
 from tests.servers import Start, chat
 
 pytestmark = pytest.mark.engine
@@ -83,3 +86,43 @@ def test_it_runs_where_it_is_trusted_and_nowhere_else(
     said = refused("--trust-remote-code")
     assert "has changed since you trusted it" in said
     assert code in said
+
+
+# Places where SGLang 0.5.23 asks nobody: the server's, and its benchmark client's.
+IN_SGLANG = """
+import sys
+from contextlib import suppress
+from types import SimpleNamespace
+
+folder = sys.argv[1]
+with suppress(Exception):
+    from sglang.srt.model_loader.utils import resolve_transformers_arch
+
+    config = SimpleNamespace(auto_map={"AutoModel": "own.Own"}, architectures=["Own"])
+    model = SimpleNamespace(hf_config=config, model_path=folder, revision=None, model_impl="auto")
+    resolve_transformers_arch(model, ["Own"])
+with suppress(Exception):
+    from sglang.benchmark.utils import get_tokenizer
+
+    get_tokenizer(folder)
+"""
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_sglang_has_no_way_to_code_that_is_not_trusted(tmp_path: Path, *, is_trusted: bool) -> None:
+    environment = virtualenv.find_environment("sglang-cpu")
+    assert environment, "medley env build sglang-cpu"
+    (tmp_path / "own.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'a').write('once ')\nclass Own: pass\n"
+    )
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    tokenizer = {"auto_map": {"AutoTokenizer": ["own.Own", None]}, "tokenizer_class": "Own"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "program.py").write_text(IN_SGLANG)
+    variables = {"HF_MODULES_CACHE": str(tmp_path / "modules")}
+    if not is_trusted:
+        variables |= {variable.name: variable.value for variable in NO_EXTRAS.list_variables()}
+    command = Command((str(environment.python), str(tmp_path / "program.py"), str(tmp_path)), variables)
+    finished = run(command, limit_s=120)
+    assert finished.status == 0, finished.lines
+    assert (tmp_path / "ran").exists() == is_trusted, finished.lines

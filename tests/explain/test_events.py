@@ -192,6 +192,8 @@ def test_an_engine_that_a_request_ended_does_not_go_on() -> None:
     text = READY + prefixed("ERROR 03-30 02:15:01 [engine.py:160] ", ODD) + dead
     (failure,) = of(text).problems
     assert failure.match.failure.name == "unknown-error"
+
+
 def test_a_tool_s_last_words_are_an_error_of_the_system() -> None:
     """They have no level and no word such as Error."""
     (found,) = of("$ ip link set dev eth9 up\nmount: /models/new: Operation not permitted\n").problems

@@ -270,6 +270,8 @@ def test_a_message_that_names_its_remedy_is_not_unknown() -> None:
     assert "unknown" not in failure.problem().what
     assert "install oddpart" in failure.problem().fix
     assert failure.confidence == "medium"
+
+
 def test_a_sentence_of_docker_is_not_about_a_setting_of_the_engine() -> None:
     """Its unknown storage driver was "a name that this version of the engine does not know"."""
     log = "docker: Error response from daemon: Unknown storage driver specified btrfs2.\n"

@@ -8,7 +8,7 @@ from medley.engine.launch import LaunchOrder, build_launch
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import extra_files
-from medley.model.extra_files import ModelExtras
+from medley.model.extra_files import NO_EXTRAS, ModelExtras
 from medley.model.remote_code import Code
 from medley.model.resolve import Weights
 from medley.planner.placement import PlacementOptions
@@ -65,8 +65,8 @@ def test_files_become_flags_and_variables() -> None:
         ("--chat-template", str(places["c.jinja"])),
         ("--reasoning-parser-plugin", str(places["p.py"])),
     ]
-    ((variable),) = found.list_variables()
-    assert (variable.name, variable.value) == ("TIKTOKEN_ENCODINGS_BASE", str(places["t.tiktoken"].parent))
+    variables = {variable.name: variable.value for variable in found.list_variables()}
+    assert variables["TIKTOKEN_ENCODINGS_BASE"] == str(places["t.tiktoken"].parent)
     assert len(set(map(str, places.values()))) == 3
 
 
@@ -79,8 +79,25 @@ def test_a_parser_is_code() -> None:
 
 
 def test_the_users_own_folder_of_encodings_wins() -> None:
-    (variable,) = ModelExtras(encodings_folder="/mine").list_variables()
+    (variable,) = ModelExtras(HUB, encodings_folder="/mine").list_variables()
     assert (variable.name, variable.value) == ("TIKTOKEN_ENCODINGS_BASE", "/mine")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_engine_can_import_no_code_that_is_not_trusted(engine: EngineName) -> None:
+    """SGLang runs it without its flag, so the command has no folder for it; also after --no-remote-code."""
+    for extras in (NO_EXTRAS, ModelExtras(is_code_refused=True), ModelExtras(HUB)):
+        order = LaunchOrder(
+            Weights("x", "org/x", None),
+            ServerSpec("org/x", "x"),
+            PlacementOptions(engine=engine),
+            model_extras=extras,
+        )
+        launch = build_launch(
+            order, Plan(), config.load_hosts()["spark"], environ={"HF_MODULES_CACHE": "/mine"}
+        )
+        folder = launch.command.env.get("HF_MODULES_CACHE")
+        assert folder == (None if extras.code else "/dev/null/untrusted-code")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

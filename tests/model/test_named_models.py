@@ -158,6 +158,39 @@ def test_the_code_of_a_folder_is_shown_and_taken_by_its_hash(folder: Path) -> No
     require(*words)
 
 
+FLAGS = ("--speculative-draft-model-path", "--speculative-config.model", "--tokenizer")
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_draft_with_code_is_refused_where_no_code_is_trusted(flag: str, folder: Path) -> None:
+    """SGLang runs it without --trust-remote-code."""
+    code = read_folder_code(folder)
+    assert code
+    for trust in (Trust(), GIVEN):
+        with raises_problem(
+            f"./draft of {flag.partition('.')[0]} has extra model code",
+            cause=(code.fingerprint, "own.py"),
+            fix="medley serve org/main --no-remote-code",
+        ):
+            require(flag, "./draft", code=None, trust=trust)
+    require(flag, "./draft", code=None, trust=Trust(is_refused=True))
+    (folder / "config.json").write_text("{}")
+    require(flag, "./draft", code=None, trust=Trust())
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_the_hub_says_whether_a_draft_has_code(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.dumps({"auto_map": {"AutoModel": "own.Draft"}}).encode()
+    files = {"evil/draft/config.json": config, "evil/draft/own.py": b"pass", "org/plain/config.json": b"{}"}
+    with serving(files, monkeypatch, tmp_path) as hub:
+        require(flag, "evil/draft", code=None, trust=Trust())
+        with raises_problem("evil/draft of -", cause=("own.py", str(hub.commit))):
+            require(flag, "evil/draft", code=None, trust=Trust(), is_start=True)
+        require(flag, "org/plain", code=None, trust=Trust(), is_start=True)
+
+
 def test_the_code_of_a_repository_is_read_at_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

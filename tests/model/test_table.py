@@ -107,7 +107,7 @@ def test_flags_and_versions_are_proposed_too() -> None:
     assert model.args == {"vllm": ("--block-size", "128")}
     assert model.since == {"vllm": "0.24.0"}
     assert model.remote_code is not None
-    assert not model.remote_code.needed, "engines do without the code of those that are known"
+    assert model.remote_code.needed, "the code is another repository's than that of the known tables"
 
 
 @pytest.mark.parametrize("kind", ["strange_new", None])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import storage
+from medley import config, storage
 from medley.errors import Problem
 from medley.model import remote_code, trust
 from medley.model.remote_code import Code
@@ -160,19 +160,45 @@ def table(*, needed: bool) -> Weights:
     return Weights("x", "org/x", model)
 
 
+SHIPPED = Weights("deepseek-v3", "deepseek-ai/DeepSeek-V3", config.load_shipped_models()["deepseek-v3"])
+
+
 def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
     for starts in (True, False):
         with raises_problem(
             "x ", fix=("medley serve x --trust-remote-code", "medley serve x --no-remote-code")
         ):
             trust.require_trusted_code(table(needed=True), Trust(), is_start=starts)
-    assert trust.require_trusted_code(table(needed=False), Trust(), is_start=True) is None
+    assert trust.require_trusted_code(SHIPPED, Trust(), is_start=True) is None
     assert list(trust.list_warnings(table(needed=True), Trust())) == [
         "this model has code of its own, and serve runs it only with --trust-remote-code"
     ]
     for said in (GIVEN, Trust(is_refused=True)):
         assert list(trust.list_warnings(table(needed=True), said)) == []
-    assert list(trust.list_warnings(table(needed=False), Trust())) == []
+    assert list(trust.list_warnings(SHIPPED, Trust())) == []
+
+
+def test_a_table_of_the_users_cannot_say_that_engines_do_without_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else may have written it, for a repository of their own or under a name of medley's."""
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    for name in ("nice", "deepseek-v3"):
+        text = f'title = "x"\nrepository = "evil/{name}"\nremote_code = {{ needed = false }}\n'
+        (tmp_path / "models" / f"{name}.toml").write_text(text)
+        weights = Weights(name, f"evil/{name}", config.load_models()[name])
+        for starts in (True, False):
+            with raises_problem(f"{name} has extra model code", fix="--trust-remote-code"):
+                trust.require_trusted_code(weights, Trust(), is_start=starts)
+        assert list(trust.list_warnings(weights, Trust()))
+    same_repository = SHIPPED.replace(model=replace_repository(SHIPPED))
+    assert trust.require_trusted_code(same_repository, Trust(), is_start=True) is None
+
+
+def replace_repository(weights: Weights) -> Model:
+    """Return a table of the user's for the repository of a known table."""
+    return Model(title="mine", repository=weights.target, remote_code=RemoteCode(needed=False))
 
 
 def test_a_plan_names_the_files_that_it_knows(own: Weights) -> None:

@@ -21,6 +21,7 @@ _REFUSAL_REASONS = {
         ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "VLLM_HOST_IP", "SGLANG_HOST_IP"),
         "medley sets it for the cluster; link = chooses the network",
     ),
+    "HF_MODULES_CACHE": "medley sets it, so that no code of a model runs that you do not trust",
     "VLLM_NCCL_SO_PATH": "torch would keep its own NCCL; nccl = sets both",
     "LD_PRELOAD": "it changes every program that the engine starts; nccl = preloads an NCCL",
 }

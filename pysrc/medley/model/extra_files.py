@@ -23,6 +23,10 @@ from medley.schema import (
 )
 from medley.values import Value
 
+CODE_FOLDER_VARIABLE = "HF_MODULES_CACHE"
+"""The variable of the folder to which transformers copies the code of a model, to import it from there."""
+NO_CODE_FOLDER = "/dev/null/untrusted-code"
+"""A folder that nobody can make, not even root."""
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 FLAG_BY_KIND: Mapping[str, str] = {
     "chat-template": "--chat-template",
@@ -191,6 +195,13 @@ class ModelExtras(Value):
                 yield Flag((FLAG_BY_KIND[extra.kind],), str(path), f"{extra.what}; SHA-256 {extra.sha256}")
 
     def list_variables(self) -> Iterator[Variable]:
+        """Yield the variables of the engine; one of them keeps it from any code that is not trusted.
+
+        SGLang 0.5.23 runs code without --trust-remote-code, for a model whose architecture it does not know.
+        """
+        if self.code is None:
+            why = "no code of a model can be imported, whatever the engine's flags say"
+            yield Variable(CODE_FOLDER_VARIABLE, NO_CODE_FOLDER, why)
         encodings = next((path.parent for extra, path in self.files if extra.kind == "tiktoken"), None)
         if self.encodings_folder:
             yield Variable(ENCODINGS_VARIABLE, self.encodings_folder, "your own: nothing is fetched")

@@ -110,11 +110,13 @@ def require_named_models(
     """Raise a Problem for a model in the command that has a folder's name here, or whose code was not shown.
 
     `code` is that of the model itself, which the user trusts: the engine then runs the code of every model.
-    `is_start` asks the hub.
+    Without it the engine runs none. `is_start` asks the hub.
     """
     require_no_folders(words, target)
     models = list(list_named_models(words, target))
     if code is None:
+        for model in models if not trust.is_refused else ():
+            _require_no_code(model, target, is_start=is_start)
         return
     _require_no_verifier(target, code)
     for flag, word in pairwise(("", *words)):
@@ -133,6 +135,33 @@ def require_named_models(
             )
     for model in models:
         _require_shown_code(model, target, code, trust, is_start=is_start)
+
+
+def _require_no_code(model: NamedModel, target: str, *, is_start: bool) -> None:
+    """Raise a Problem for another model with code, which the engine would not run."""
+    folder = user.expand_home(model.name)
+    if model.name == target or (folder.is_dir() and folder.resolve() == Path(target)):
+        return
+    if folder.is_dir():
+        code = read_folder_code(folder.resolve())
+    elif is_start and is_repository(model.name):
+        code = read_hub_code(model.name, next(iter(model.revisions)) if len(model.revisions) == 1 else None)
+    else:
+        return
+    if code:
+        raise Problem(
+            f"{model.name} of {model.flag} has extra model code, which is not trusted",
+            cause=_list_files(code),
+            fix="without that code, if the engine knows this model by itself: "
+            f"medley serve {shlex.quote(target)} --no-remote-code",
+        )
+
+
+def _list_files(code: Code) -> str:
+    """Return the code's description, and its files in the form of sha256sum."""
+    return "\n".join(
+        (code.description, *(f"{sha256}  {name}" for name, sha256 in sorted(code.files.items())))
+    )
 
 
 def _require_no_verifier(target: str, code: Code) -> None:
@@ -168,10 +197,9 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
             )
         named_code = read_hub_code(model.name, commit) if is_start else None
     if named_code and named_code.fingerprint not in trust.draft_pins:
-        listing = (f"{sha256}  {name}" for name, sha256 in sorted(named_code.files.items()))
         raise Problem(
             f"{model.name} of {model.flag} has extra model code, which is not trusted",
-            cause="\n".join((named_code.description, *listing)),
+            cause=_list_files(named_code),
             fix=f"read it, and to run it too: medley serve {shlex.quote(target)} --trust-remote-code "
             f"--draft-code {named_code.fingerprint}",
         )

@@ -39,8 +39,6 @@ class Proposal(Value):
     """The values that all of them have, by key."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The differences between them, by key."""
-    is_code_known: bool = False
-    """Whether engines know all of them without the code of their repositories."""
 
 
 def find_table_name(repository: str) -> str:
@@ -68,8 +66,7 @@ def propose_values(name: str, architecture: str | None, models: Mapping[str, Mod
             )
         elif first:
             values[key] = first
-    is_known = all(model.remote_code is None or not model.remote_code.needed for model in similar.values())
-    return Proposal(tuple(sorted(similar)), values, left_out, is_known)
+    return Proposal(tuple(sorted(similar)), values, left_out)
 
 
 def _format_json(value: object) -> str:
@@ -88,7 +85,7 @@ def write_table(look: HubRecord, proposed: Proposal) -> str:
     lines += [f'architecture = "{family}"'] if family else []
     if look.license:
         lines += ["# source: the repository's card on the hub", f"license = {_quote(look.license)}"]
-    lines += [*_list_proposed_lines(proposed, family), *_list_code_lines(look, proposed), "", "[shape]"]
+    lines += [*_list_proposed_lines(proposed, family), *_list_code_lines(look), "", "[shape]"]
     lines += _list_shape_lines(look, compute_shape(look.checkpoint))
     return "\n".join(lines) + "\n"
 
@@ -112,14 +109,14 @@ def _list_proposed_lines(proposed: Proposal, family: str | None) -> Iterator[str
         yield from _wrap_comment(f"left out, because known tables differ in {key}: {why}")
 
 
-def _list_code_lines(look: HubRecord, proposed: Proposal) -> Iterator[str]:
+def _list_code_lines(look: HubRecord) -> Iterator[str]:
     if look.config.get("auto_map"):
         yield from ("", "[remote_code]")
-        why = "no known table says that engines do without it"
-        if proposed.is_code_known:
-            why = f"engines do without that of {', '.join(proposed.similar)}"
-        yield from _wrap_comment(f"source: {CONFIG_FILE} names code of the repository (auto_map); {why}")
-        yield f"needed = {_format_value(not proposed.is_code_known)}"
+        yield from _wrap_comment(
+            f"source: {CONFIG_FILE} names code of the repository (auto_map); "
+            "where engines do without it: medley serve --no-remote-code"
+        )
+        yield "needed = true"
 
 
 def _list_shape_lines(look: HubRecord, shape: Shape) -> Iterator[str]:

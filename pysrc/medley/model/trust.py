@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from medley import json_shape, storage
+from medley import config, json_shape, storage
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.remote_code import (
     Code,
+    compute_fingerprints,
     list_code_modules,
     read_folder_code,
     read_hub_code,
@@ -67,7 +68,7 @@ def require_trusted_code(weights: Weights, trust: Trust, *, is_start: bool) -> C
     if trust.is_refused or weights.is_built:
         return None
     if not trust.is_given:
-        if table_code is None or table_code.needed:
+        if not _is_code_needless(weights):
             _require_no_code(weights, is_start=is_start)
         return None
     pinned = read_pin(weights.target)
@@ -85,12 +86,28 @@ def require_trusted_code(weights: Weights, trust: Trust, *, is_start: bool) -> C
 def list_warnings(weights: Weights, trust: Trust) -> Iterator[str]:
     """Yield the warning of a plan that serve is going to refuse."""
     table_code = weights.model.remote_code if weights.model else None
-    if trust.is_given or trust.is_refused or (table_code and not table_code.needed):
+    if trust.is_given or trust.is_refused or _is_code_needless(weights):
         return
     modules = _list_known_modules(weights)
     if modules or table_code:
         names = f" ({', '.join(modules)})" if modules else ""
         yield f"this model has code of its own{names}, and serve runs it only with {_TRUST_FLAG}"
+
+
+def _is_code_needless(weights: Weights) -> bool:
+    """Return whether a table of medley's own says that engines do without this repository's code.
+
+    A table of the user's own does not count: it may come from somebody else, as the repository does.
+    """
+    table_code = weights.model.remote_code if weights.model else None
+    return (
+        table_code is not None
+        and not table_code.needed
+        and any(
+            table.repository == weights.target and table.remote_code == table_code
+            for table in config.load_shipped_models().values()
+        )
+    )
 
 
 def refuse_engine_flags(trust: Trust, engine_words: tuple[str, ...]) -> None:
@@ -209,6 +226,16 @@ def require_pinned(
 
 def read_pin(where: str) -> CodePin | None:
     return _read_pins().get(where)
+
+
+def find_pinned_folder(target: str) -> Path | None:
+    """Return the folder of a model whose code is the one that the user trusts; None for all other models."""
+    pin = read_pin(target)
+    if pin is None:
+        return None
+    snapshots = hub.find_repository_folder(target) / "snapshots"
+    folder = snapshots / pin.commit if pin.commit else Path(target)
+    return folder if compute_fingerprints(folder) == pin.files else None
 
 
 def keep_pin(code: Code) -> None:

@@ -50,3 +50,28 @@ def test_a_video_names_no_file_of_the_folder(tmp_path: Path, options: str, shown
             check=False,
         )
         assert finished.stdout == f"True {tmp_path / 'empty'} [] {shown}\n", finished.stderr
+
+
+# As SGLang 0.5.23 chooses between its servers of language and of image models.
+IMAGE_MODEL = f"""
+import sys, types
+sys.path.insert(0, {str(payload.FOLDER)!r})
+import engine_server
+engine_server.serve_no_images()  # an older SGLang has no such choice
+serve = types.ModuleType("sglang.cli.serve")
+exec("get_is_diffusion_model = lambda path: True", vars(serve))
+exec("detect = lambda path: get_is_diffusion_model(path)", vars(serve))
+cli = types.ModuleType("sglang.cli")
+cli.serve = serve
+sys.modules.update({{"sglang": types.ModuleType("sglang"), "sglang.cli": cli, "sglang.cli.serve": serve}})
+before = serve.detect("/m")
+engine_server.serve_no_images()
+print(before, serve.detect("/m"))
+"""
+
+
+def test_sglang_serves_no_image_model_whose_code_it_would_run() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", IMAGE_MODEL], capture_output=True, text=True, check=False
+    )
+    assert finished.stdout == "True False\n", finished.stderr

@@ -10,6 +10,8 @@ import pytest
 from medley.engine.server_spec import ServerSpec
 from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
+from medley.model import hub, trust
+from medley.model.remote_code import Code, compute_fingerprints, read_folder_code
 from medley.planner import Device, Layout, Stage
 from medley.progress import SILENT, SilentProgress
 from medley.serving import server_description, server_records
@@ -67,6 +69,43 @@ def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: 
     assert f"{target.served.base_url}{target.served.api_path}" == server
     assert target.served.variables["HF_HUB_OFFLINE"] == "1"
     assert list(target.transcripts) == [os.uname().nodename]
+
+
+def test_the_client_runs_no_code_of_a_tokenizer(server: str, tmp_path: Path) -> None:
+    """SGLang's client trusts any tokenizer, and a server's card may name one with code."""
+    with note_served(server, tmp_path):
+        target = find_target(TargetOptions(tokenizer="evil/words"), SILENT)
+    for run in LOAD.list_runs():
+        assert target.build_command(run, tmp_path).env["HF_MODULES_CACHE"] == "/dev/null/untrusted-code"
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_client_runs_code_that_is_pinned(server: str, tmp_path: Path, *, is_changed: bool) -> None:
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoTokenizer": ["own.Words", null]}}')
+    (tmp_path / "own.py").write_text("pass")
+    code = read_folder_code(tmp_path)
+    assert code
+    trust.keep_pin(code)
+    if is_changed:
+        (tmp_path / "own.py").write_text("print()")
+    with note_served(server, tmp_path):
+        target = find_target(TargetOptions(), SILENT)
+    assert ("HF_MODULES_CACHE" in target.served.variables) == is_changed
+    assert target.served.tokenizer == str(tmp_path)
+
+
+def test_the_client_reads_a_repository_at_its_pinned_commit(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "find_cache_folder", lambda: tmp_path)
+    folder = tmp_path / "models--org--words" / "snapshots" / ("c" * 40)
+    folder.mkdir(parents=True)
+    (folder / "own.py").write_text("pass")
+    trust.keep_pin(Code("org/words", compute_fingerprints(folder), folder.name))
+    with note_served(server, tmp_path):
+        target = find_target(TargetOptions(tokenizer="org/words"), SILENT)
+    assert target.served.tokenizer == str(folder)
+    assert "HF_MODULES_CACHE" not in target.served.variables
 
 
 def test_the_layout_that_is_served_is_predicted(server: str, tmp_path: Path) -> None:

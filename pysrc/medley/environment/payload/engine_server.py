@@ -126,12 +126,21 @@ def limit_sglang_media() -> None:
     add_check(io_struct.EmbeddingReqInput)
 
 
+def serve_no_images() -> None:
+    """Keep SGLang 0.5.23 from its server of image models, which runs code of any model's folder."""
+    with suppress(ImportError):
+        from sglang.cli import serve
+
+        serve.get_is_diffusion_model = lambda *_: False
+
+
 def install_for_sglang() -> None:
     """Let SGLang's server listen on the socket, and send its own requests there."""
     from sglang.srt.entrypoints import http_server
     from uvicorn.config import Config
 
     limit_sglang_media()
+    serve_no_images()
     socket_path, original_load = os.environ["MEDLEY_SOCKET"], Config.load
 
     def load_with_socket(config: Any) -> None:  # noqa: ANN401 - uvicorn's

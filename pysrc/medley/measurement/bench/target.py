@@ -21,6 +21,8 @@ from medley.host.kind import detect_host, load_answers
 from medley.measurement.bench.clients import CLIENTS, OfflineMode, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
 from medley.measurement.bench.load import BenchLoad, BenchRun
+from medley.model import trust
+from medley.model.extra_files import CODE_FOLDER_VARIABLE, NO_CODE_FOLDER
 from medley.model.resolve import prepare_weights, resolve_weights
 from medley.model.shape import find_shape
 from medley.network import http_client
@@ -134,6 +136,11 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
     env = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
+    # SGLang's client runs the code of any tokenizer; a server's card may name a stranger's.
+    if pinned_folder := trust.find_pinned_folder(tokenizer):
+        tokenizer = str(pinned_folder)
+    else:
+        env[CODE_FOLDER_VARIABLE] = NO_CODE_FOLDER
     if tokenizer.startswith("/"):
         env["HF_HUB_OFFLINE"] = "1"
     parts = urlsplit(url)
