@@ -199,3 +199,11 @@ def test_a_tool_s_last_words_are_an_error_of_the_system() -> None:
     (found,) = of("$ ip link set dev eth9 up\nmount: /models/new: Operation not permitted\n").problems
     assert "Operation not permitted" in found.problem().cause
     assert found.confidence == "low"
+
+
+@pytest.mark.parametrize("last", ["stopped; nothing of it runs any more", "KeyboardInterrupt"])
+def test_an_end_by_its_user_is_no_failure(last: str) -> None:
+    log = "(APIServer pid=1) INFO:     Application startup complete.\n"
+    log += "(APIServer pid=1) INFO 07-17 18:24:44 [launcher.py:110] Shutting down FastAPI HTTP server.\n"
+    assert names(of(log)) == ["server-terminated"]
+    assert names(of(f"{log}{last}\n")) == []

@@ -166,6 +166,12 @@ TRANSITIONS = (
         ),
         resolves=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
+    # It was ended by its user.
+    Transition(
+        RECOVERED,
+        (sign("stopped; nothing of it runs any more"), sign("KeyboardInterrupt", r"^KeyboardInterrupt$")),
+        resolves=("server-terminated",),
+    ),
     # It is the head's own answer, so the head was reached.
     Transition(RECOVERED, (sign("GCS cannot find the node"),), resolves=("ray-unreachable",)),
     Transition(RECOVERED, (sign("ink up"), sign("Link is Up")), resolves=("link-fell",)),
