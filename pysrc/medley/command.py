@@ -11,6 +11,11 @@ SAFE_PATH = "PYTHONSAFEPATH"
 """The variable with which no Python, and no child of one, imports from its working or its script's folder."""
 
 
+def quote_word(text: str) -> str:
+    """Return text from elsewhere (a hub, a host, a log, a file) as one quoted word on one line of a shell."""
+    return quote(" ".join(line.strip() for line in text.splitlines()).strip())
+
+
 class Command(Value):
     """A program's argv, and the variables added to or removed from the caller's environment.
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from medley import storage
+from medley.command import quote_word
 from medley.errors import Problem
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model
@@ -186,7 +187,7 @@ def _build_problem(mistakes: Sequence[Mistake], where: str, text: str) -> Proble
     key = ".".join(map(str, first.path)) or "the table"
     number = find_line(text, first.path)
     where = f"{where}:{number}" if number else where
-    cause, fix = first.why, f"fix '{key}' in {where}"
+    cause, fix = first.why, f"fix {quote_word(key)} in {where}"
     if first.kind == "unknown":
         close_names = difflib.get_close_matches(str(first.path[-1]), first.known, n=1)
         cause = f"unknown key; the keys are {', '.join(first.known)}"

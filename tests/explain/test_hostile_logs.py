@@ -154,7 +154,7 @@ def test_a_setting_in_what_a_log_says_does_not_open_its_quotes() -> None:
     """A clause of the fix in effect was left out up to a semicolon within the quotes."""
     evil = "./a --max-model-len 4096; touch evil #'"
     words = {name: evil for row in ROWS for name in GROUP.findall(row.fix) if name not in SCAN_GROUPS}
-    words |= dict.fromkeys(("advice", "above", "remedy", "last_call", "distribution"), evil)
+    words |= dict.fromkeys(("advice", "above", "remedy", "last_call", "distribution", "enabled"), evil)
     log = "vllm serve a/b --max-model-len 4096"
     broken, filled = [], set()
     for row, engine in product(ROWS, (None, VLLM, SGLANG)):

@@ -7,7 +7,7 @@ import pytest
 
 from medley import storage
 from medley.errors import Problem
-from medley.model import hub, hub_download
+from medley.model import hub, hub_checksums, hub_download
 from tests.model.hub_server import COMMIT, demo_repositories, serving
 from tests.problems import assert_problem, raises_problem
 
@@ -112,3 +112,24 @@ def test_the_fix_reaches_a_file_that_two_models_share(
         hub_download.download_model("org/one")
         hub_download.download_model("org/twin")
         assert (second / "model.safetensors").read_bytes() == content
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_a_hub_removes_no_file_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_absolute: bool
+) -> None:
+    """Its list of checksums may name a path out of the model's folder."""
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    path = str(thesis) if is_absolute else "../" * 30 + str(thesis).lstrip("/")
+    with serving(demo_repositories(tmp_path), monkeypatch, tmp_path):
+        hub_download.download_model("org/one")
+        monkeypatch.setattr(hub_checksums, "_list_checksums", lambda *_: [(path, "0" * 64)])
+        hub_download.download_model("org/one")
+    assert thesis.read_text() == "years of work"
+
+
+def test_a_commit_that_is_a_command_is_quoted() -> None:
+    difference = hub_checksums.ChecksumDifference("a b", "1", "2")
+    comparison = hub_checksums.SnapshotComparison("org/one", "$(id)", 1, (difference,))
+    assert comparison.fix == "hf download org/one 'a b' --revision '$(id)' --force-download"

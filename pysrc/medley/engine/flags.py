@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from medley.command import Flag
+from medley.command import Flag, quote_word
 from medley.engine.accepted_flags import AcceptedFlags
 from medley.errors import Problem
 from medley.schema import EngineName
@@ -41,7 +41,7 @@ def require_known_flags(
             )
         ),
         fix="\n".join(
-            f"{fault.argument}: {fault.advice} {place}".rstrip()
+            f"{quote_word(fault.argument)}: {fault.advice} {place}".rstrip()
             for fault, place in zip(faults, places, strict=True)
         ),
     )

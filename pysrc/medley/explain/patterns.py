@@ -44,6 +44,7 @@ _OWN_WORDS = SCAN_GROUPS - {
     "step",
     "last_call",
     "distribution",
+    "enabled",
 }
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"

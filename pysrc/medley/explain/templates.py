@@ -1,8 +1,9 @@
 """Fill in the groups of a known failure's texts; in a fix, what a log says is one quoted word."""
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Mapping
+
+from medley.command import quote_word
 
 GROUP = re.compile(r"\{(\w+)\}")
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
@@ -39,4 +40,4 @@ def _quote(value: str | None) -> str | None:
     """Quote text of a log for a command to paste: one word, and not an option."""
     if value is None or _SAFE_WORD.fullmatch(value):
         return value
-    return None if value.startswith("-") else shlex.quote(_LINE_BREAK.sub(" ", value.strip()))
+    return None if value.startswith("-") else quote_word(value)

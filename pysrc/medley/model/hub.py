@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 REQUEST_LIMIT_S = 8
 _QUERY_LIMIT_S = 45
 """The time limit of all requests of one question: a model of 160 files is 160 small answers."""
-_COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 
 
 class RepositoryInfo(Value):
@@ -88,7 +88,7 @@ def _parse_info(answer: Mapping[str, Any]) -> RepositoryInfo:
     license_name = card.get("license_name") if card.get("license") == "other" else card.get("license")
     commit = answer.get("sha")
     return RepositoryInfo(
-        commit if isinstance(commit, str) and _COMMIT_PATTERN.fullmatch(commit) else None,
+        commit if isinstance(commit, str) and COMMIT_PATTERN.fullmatch(commit) else None,
         license_name if isinstance(license_name, str) else None,
     )
 

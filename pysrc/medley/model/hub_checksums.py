@@ -48,8 +48,10 @@ class SnapshotComparison(Value):
     @property
     def fix(self) -> str:
         """The command that downloads the files that differ, also where another model shares them."""
-        names = shlex.join(difference.name for difference in self.differences)
-        return f"hf download {self.repository} {names} --revision {self.commit} --force-download"
+        names = (difference.name for difference in self.differences)
+        return shlex.join(
+            ("hf", "download", self.repository, *names, "--revision", self.commit, "--force-download")
+        )
 
 
 def compare_snapshot(
@@ -65,7 +67,9 @@ def compare_snapshot(
     except Problem as problem:
         reason = problem.reason if isinstance(problem, hub.HubUnreachable) else problem.what
         return SnapshotComparison(repository, snapshot.name, reason=reason)
-    names = [name for name in checksums if (snapshot / name).is_file()]
+    # The hub's own names may lead out of the folder, and what differs is removed.
+    files = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()}
+    names = [name for name in checksums if name in files]
     count = build_counter(sum((snapshot / name).stat().st_size for name in names), on_progress)
     with ThreadPoolExecutor(HASH_THREADS) as pool:
         results = pool.map(

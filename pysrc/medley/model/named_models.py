@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medley import user
+from medley.command import quote_word
 from medley.errors import Problem
+from medley.model import hub
 from medley.model.remote_code import (
     CODE_KEY_PATTERN,
     Code,
@@ -17,7 +19,7 @@ from medley.model.remote_code import (
     read_verifier,
 )
 from medley.model.resolve import is_repository, require_only_on_hub
-from medley.model.trust import COMMIT_PATTERN, Trust
+from medley.model.trust import Trust
 from medley.values import Value
 
 # The flags that name a model, each with the flag of its revision.
@@ -175,7 +177,7 @@ def _require_no_verifier(target: str, code: Code) -> None:
         f"{target} is a draft for {verifier[:200]!r}, and cannot go with --trust-remote-code",
         cause=f"its speculators_config names no commit of {verifier[:200]!r}; vLLM would serve that model "
         "and run whatever code it has now",
-        fix=f"medley serve {shlex.quote(verifier)} -- --speculative-config {shlex.quote(draft)}\n"
+        fix=f"medley serve {quote_word(verifier)} -- --speculative-config {quote_word(draft)}\n"
         "or without its code, if the engine knows this model by itself: --no-remote-code",
     )
 
@@ -188,7 +190,7 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
         named_code = None
     else:
         commit = next(iter(model.revisions), "")
-        if len(model.revisions) != 1 or not COMMIT_PATTERN.fullmatch(commit):
+        if len(model.revisions) != 1 or not hub.COMMIT_PATTERN.fullmatch(commit):
             raise Problem(
                 f"{model.flag} {model.name} names no commit, and cannot go with --trust-remote-code",
                 cause="the engine would run whatever code that repository has now",
@@ -208,7 +210,8 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
 def _show_revision(model: NamedModel, commit: str) -> str:
     if flag := _MODEL_FLAGS.get(model.flag):
         return f"{flag} {commit}"
-    return f"""--speculative-config '{{"model": "{model.name}", "revision": "{commit}"}}'"""
+    config = json.dumps({"model": model.name, "revision": commit})
+    return f"--speculative-config {quote_word(config)}"
 
 
 def _build_unchecked_problem(words: str, cause: str) -> Problem:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medley import storage
+from medley.command import quote_word
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import parse_json, raise_read_problem
@@ -102,10 +103,10 @@ def _query_code(api: "HfApi", repository: str, commit: str | None) -> Code | Non
             cause="the hub knows the repository, and not this",
             fix="look it up there; without --code-revision the newest is taken, and pinned",
         ) from error
-    if info.sha is None:
+    if info.sha is None or not hub.COMMIT_PATTERN.fullmatch(info.sha):
         raise Problem(
             f"the hub does not say which commit of {repository} it has",
-            cause="its answer has none",
+            cause="its answer has none" if info.sha is None else f"it says {info.sha[:80]!r}",
             fix="name one: --code-revision COMMIT",
         )
     commit, names = info.sha, [sibling.rfilename for sibling in info.siblings or ()]
@@ -141,12 +142,13 @@ def list_code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]
         for reference in _list_references(config):
             repository, separator, module_reference = reference.rpartition("--")
             if separator:
+                word = quote_word(repository)
                 raise Problem(
                     f"{where} runs code of another repository, which cannot be pinned",
                     cause=f"{file} names {reference}, "
                     f"and an engine may take the newest commit of {repository}",
-                    fix=f"serve it from a folder: with the Python files of {repository} next to the weights, "
-                    f"and without '{repository}--' in {file}\n"
+                    fix=f"serve it from a folder: with the Python files of {word} next to the weights, "
+                    f"and in {quote_word(file)} only what follows {word}--\n"
                     "or without its code, if the engine knows this model by itself: --no-remote-code",
                 )
             if not _REFERENCE_PATTERN.fullmatch(module_reference):

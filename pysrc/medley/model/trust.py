@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from medley import config, json_shape, storage
+from medley.command import quote_word
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.remote_code import (
@@ -23,7 +24,6 @@ from medley.model.resolve import Weights
 from medley.schema import RemoteCode
 from medley.values import Value
 
-COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 _FINGERPRINT_PATTERN = re.compile(r"[0-9a-f]{12,64}")
 _TRUST_FLAG = "--trust-remote-code"
 # Flags with which an engine would read code from elsewhere, or another commit of it; see named_models.py.
@@ -144,7 +144,7 @@ def _is_trusting_config(name: str, word: str, engine_words: tuple[str, ...]) -> 
 
 
 def _require_exact_pin(pin: str | None, *, local: bool) -> None:
-    pattern, form = COMMIT_PATTERN, "the whole commit, 40 digits: a branch or a tag can be moved"
+    pattern, form = hub.COMMIT_PATTERN, "the whole commit, 40 digits: a branch or a tag can be moved"
     if local:
         pattern, form = _FINGERPRINT_PATTERN, "for a folder at least 12 digits of its code's SHA-256"
     if pin is not None and not pattern.fullmatch(pin):
@@ -173,7 +173,7 @@ def _require_no_code(weights: Weights, *, is_start: bool) -> None:
         # The form of sha256sum.
         listing = (f"{sha256}  {name}" for name, sha256 in sorted(code.files.items()))
         raise _build_refusal_problem(
-            weights, "\n".join((code.description, *listing)), f" --code-revision {code.pin}"
+            weights, "\n".join((code.description, *listing)), f" --code-revision {quote_word(code.pin)}"
         )
 
 
@@ -203,7 +203,7 @@ def require_pinned(
                 fix="trust it when you know why, with a table of your own for that commit: "
                 "docs/reference/tables.md",
             )
-    fix = f"read what it is now, and to trust that: {_TRUST_FLAG} --code-revision {code.pin}"
+    fix = f"read what it is now, and to trust that: {_TRUST_FLAG} --code-revision {quote_word(code.pin)}"
     if wanted_pin and not code.pin.startswith(wanted_pin):
         raise Problem(
             f"the code of {code.where} is not the one that you named",

@@ -13,7 +13,7 @@ from medley import config, credentials, storage
 from medley.cluster import checks, device_probe, node, rendezvous_worker
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
-from medley.command import Command, Variable, keep_last_values
+from medley.command import Command, Variable, keep_last_values, quote_word
 from medley.engine import flags, hidden_variables, unread_variables
 from medley.engine.accepted_flags import read_programs_flags
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
@@ -291,7 +291,7 @@ def _meet_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, pro
         resolve.prepare_weights(model_files)
         packaged_model.build_model(model_files, programs.program_folder / "python", progress)
     if target.is_absolute() and not storage.exists(target / "config.json"):
-        folder, source = shlex.quote(str(target)), shlex.quote(head.partition(":")[0])
+        folder, source = quote_word(str(target)), quote_word(head.partition(":")[0])
         raise Problem(
             f"this host does not have {terms['model']}",
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",

@@ -1,5 +1,6 @@
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from medley.cluster import ssh
 from medley.cluster.discovery.sources import parse_ssh_config
 from medley.cluster.discovery.ssh_keys import (
+    SshPeer,
     UserDialog,
     add_aliases,
     build_copy_id_command,
@@ -17,9 +19,12 @@ from medley.cluster.discovery.ssh_keys import (
     format_comparison,
     parse_peer,
     select_key_lines,
+    set_up_ssh,
     write_aliases,
 )
+from medley.command import Command
 from medley.errors import Problem
+from medley.process import find_program, run
 from tests.problems import raises_problem
 
 ED25519 = "spark-2 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHFfG9qciHDp/YYD4AhFtj3J2UuMBATvJLCkzVajZOA7"
@@ -47,8 +52,12 @@ def test_a_fingerprint_is_what_ssh_keygen_says(line: str, expected: str | None) 
     assert compute_fingerprint(line) == expected
 
 
+PEER = SshPeer("spark-2", 22, Path("/known"), has_hashed_names=False, is_indirect=False)
+
+
 def test_what_a_scan_says_besides_is_no_key() -> None:
-    assert select_key_lines(["# spark-2:22 SSH-2.0", ED25519, "getaddrinfo x: Name unknown"]) == (ED25519,)
+    output = ["# spark-2:22 SSH-2.0", ED25519, "getaddrinfo x: Name unknown"]
+    assert select_key_lines(output, PEER) == (ED25519,)
     assert "SHA256:lzXEMLKs" in format_comparison([ED25519])
     assert "ssh-keygen -lf /etc/ssh" in format_comparison([ED25519])
 
@@ -61,7 +70,7 @@ def test_whom_ssh_means() -> None:
     assert (found.host, found.port, found.known_hosts) == ("10.0.0.2", 2222, HOME / ".ssh" / "own")
     assert not found.is_indirect
     assert build_scan_command(found).argv[1:] == ("-T", "5", "-p", "2222", "10.0.0.2")
-    assert "-H" in build_scan_command(parse_peer(["hashknownhosts yes", *PLAIN], HOME)).argv
+    assert parse_peer(["hashknownhosts yes", *PLAIN], HOME).has_hashed_names
 
 
 @pytest.mark.parametrize(
@@ -81,6 +90,44 @@ def test_a_key_seen_from_here_need_not_be_its_own(line: str, indirect: bool) -> 
 
 def test_a_target_is_one_word_of_ssh() -> None:
     assert build_resolve_command("-x").argv == ("ssh", "-G", "--", "-x")
+
+
+@pytest.mark.parametrize(("port", "name"), [(22, "spark-2"), (2222, "[spark-2]:2222")])
+def test_a_host_has_keys_under_its_own_name_only(port: int, name: str) -> None:
+    """A host writes names of others, with its own key, into a text that ssh-keyscan prints."""
+    key = ED25519.partition(" ")[2]
+    output = [ED25519, f"github.com {key}", f"* {key}", f"|1|c2FsdA==|aGFzaA== {key}", f"{ED25519} comment"]
+    assert select_key_lines(output, replace(PEER, port=port)) == (f"{name} {key}",)
+
+
+@pytest.mark.skipif(find_program("ssh-keygen") is None, reason="there is no ssh-keygen")
+@pytest.mark.parametrize(("port", "name"), [(22, "spark-2"), (2222, "[spark-2]:2222")])
+def test_a_hashed_name_is_one_that_ssh_finds(port: int, name: str, tmp_path: Path) -> None:
+    (line,) = select_key_lines([ED25519], replace(PEER, host="Spark-2", port=port, has_hashed_names=True))
+    assert line.startswith("|1|")
+    (tmp_path / "known").write_text(f"{line}\n")
+    finished = run(Command(("ssh-keygen", "-F", name, "-f", str(tmp_path / "known"))), limit_s=10)
+    assert finished.status == 0, finished.lines
+
+
+def test_what_ssh_keyscan_quotes_of_a_host_is_no_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = home / "bin"
+    programs.mkdir()
+    key = ED25519.partition(" ")[2]
+    unknown = "No ED25519 host key is known for spark-2 and you have requested strict checking."
+    settings = 'printf "hostname spark-2\\nport 22\\n"'
+    for name, text in {
+        "ssh": f'case "$*" in *-G*) {settings};; *) echo "{unknown}" >&2; exit 255;; esac',
+        "ssh-keyscan": f'echo "github.com {key}" >&2',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    shown: list[str] = []
+    with pytest.raises(ssh.HostKeyUnknown):
+        set_up_ssh("spark-2", "spark-2", UserDialog(shown.append, lambda _: True, lambda _: True))
+    assert not (home / ".ssh" / "known_hosts").exists()
+    assert not any("github.com" in text for text in shown)
 
 
 KEY = Path("/home/me/.ssh/id_ed25519")

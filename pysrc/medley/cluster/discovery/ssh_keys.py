@@ -5,6 +5,7 @@ Every change is shown before it is made; a host key is accepted only after the u
 
 import base64
 import hashlib
+import hmac
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,8 @@ _PORT_PATTERN = re.compile(r"[0-9]{1,5}")
 _MIN_KEY_FIELDS = 3
 _LENGTH_FIELD_BYTES = 4
 """Bytes of a length field."""
+_SALT_BYTES = 20
+"""Bytes of the salt of a hashed name, as ssh-keygen has them."""
 _BLOCK_BEGIN = "# medley: begin"
 _BLOCK_END = "# medley: end"
 _BLOCK_TITLE = f"{_BLOCK_BEGIN} (from `medley init --keys`, which replaces this block)"
@@ -70,7 +73,7 @@ def _accept_host_key(name: str, target: str, dialog: UserDialog, problem: Proble
         raise problem  # through a proxy, the key may be another host's
     command = build_scan_command(peer)
     dialog.show(f"{name}: ssh does not know its host key; fetching it: {command}")
-    keys = select_key_lines(process.run(command, limit_s=_COMMAND_LIMIT_S).lines)
+    keys = select_key_lines(_scan_keys(command), peer)
     if not keys:
         raise problem
     dialog.show(format_comparison(keys))
@@ -247,12 +250,32 @@ def parse_peer(output: Iterable[str], home: Path) -> SshPeer:
 
 
 def build_scan_command(peer: SshPeer) -> Command:
-    hashed = ("-H",) if peer.has_hashed_names else ()
-    return Command(("ssh-keyscan", *hashed, "-T", str(_SCAN_LIMIT_S), "-p", str(peer.port), peer.host))
+    return Command(("ssh-keyscan", "-T", str(_SCAN_LIMIT_S), "-p", str(peer.port), peer.host))
 
 
-def select_key_lines(output: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line for line in output if compute_fingerprint(line))
+def _scan_keys(command: Command) -> list[str]:
+    """Return the lines of ssh-keyscan's standard output; its errors may quote a text of the host."""
+    lines: list[str] = []
+    child = process.Process(command, lines.append, on_error=lambda _: None)
+    if child.wait(_COMMAND_LIMIT_S) is None:
+        child.stop(grace_s=_SCAN_LIMIT_S)
+    return lines
+
+
+def select_key_lines(output: Iterable[str], peer: SshPeer) -> tuple[str, ...]:
+    """Return a line of known_hosts for each key, under the peer's own name: a host may print other names."""
+    keys = dict.fromkeys(tuple(line.split()[1:3]) for line in output if compute_fingerprint(line))
+    return tuple(" ".join((_format_known_name(peer), *key)) for key in keys)
+
+
+def _format_known_name(peer: SshPeer) -> str:
+    """Return a host's name as ssh writes it into known_hosts, hashed if ssh's configuration has it so."""
+    name = peer.host.lower() if peer.port == SSH_PORT else f"[{peer.host.lower()}]:{peer.port}"
+    if not peer.has_hashed_names:
+        return name
+    salt = os.urandom(_SALT_BYTES)
+    digest = hmac.digest(salt, name.encode(), "sha1")
+    return "|".join(("", "1", *(base64.b64encode(part).decode() for part in (salt, digest))))
 
 
 def compute_fingerprint(line: str) -> str | None:

@@ -130,8 +130,8 @@ def remove_damaged(repository: str, snapshot: Path) -> str | None:
         for entry in damaged
     ]
     # A path is its repository's author's, and the command is to be pasted.
-    names = shlex.join(entry["path"] for entry in damaged)
-    fix = f"on that host: hf download {repository} {names} --revision {snapshot.name} --force-download"
+    words = (*(entry["path"] for entry in damaged), "--revision", snapshot.name)
+    fix = f"on that host: hf download {repository} {shlex.join(words)} --force-download"
     return "\n".join([*lines, fix]) if damaged else None
 
 

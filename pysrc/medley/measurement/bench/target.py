@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from msgspec import field
 
 from medley import config, storage
 from medley.cluster import membership, ray_serving
-from medley.command import Command
+from medley.command import Command, quote_word
 from medley.engine.launch import ENGINES, Launch, LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import tools
@@ -207,7 +206,7 @@ def _choose_card(cards: list[dict[str, Any]], name: str | None, url: str) -> dic
     raise Problem(
         f"{url} does not serve {name or 'a model'}",
         cause=f"it serves {names or 'none'}",
-        fix=f"--model {shlex.quote(cards[0]['id'])}" if cards else "medley logs shows what became of it",
+        fix=f"--model {quote_word(cards[0]['id'])}" if cards else "medley logs shows what became of it",
     )
 
 

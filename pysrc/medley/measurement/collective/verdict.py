@@ -7,6 +7,7 @@ healthy link keeps over 90%; the best pair is the measure because two of four ho
 
 from collections.abc import Iterable, Sequence
 
+from medley.command import quote_word
 from medley.errors import Problem
 from medley.measurement.collective.result import AllReduceResult, Pair, Participant
 
@@ -89,7 +90,8 @@ def _silent_hosts_problem(result: AllReduceResult, step: str, silent: Sequence[s
         f"{_list_names(result, silent)} {does} not answer",
         cause=f"{pronoun} did not {step} in time, and {answers} no other question either; "
         f"{answering_hosts} of {len(result.members)} hosts do",
-        fix=f"look at it: ssh {silent[0]} uptime; then there: medley ray-stop; medley ray-worker HEAD",
+        fix=f"look at it: ssh {quote_word(silent[0])} uptime; "
+        "then there: medley ray-stop; medley ray-worker HEAD",
     )
 
 

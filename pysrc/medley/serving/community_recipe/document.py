@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import yaml
 
+from medley.command import quote_word
 from medley.errors import Problem
 
 MAX_RECIPE_BYTES = 128 << 10
@@ -84,7 +85,7 @@ def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str,
     table = recipe.get(key) or {}
     if not isinstance(table, dict):
         cause = f"it is {type(table).__name__}, not a table of keys and values"
-        raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"fix '{key}' in {source}")
+        raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"fix {quote_word(key)} in {source}")
     return {str(name): _convert_value(value) for name, value in table.items()}
 
 

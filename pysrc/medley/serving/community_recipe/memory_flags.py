@@ -1,5 +1,6 @@
 """Convert a recipe's memory flags: carry over a small share of a host, and let the plan decide otherwise."""
 
+from medley.command import quote_word
 from medley.engine.accepted_flags import AcceptedFlags
 from medley.planner.memory import UNIFIED_SHARE
 from medley.serving.community_recipe.entries import RULES, RecipeEntry, build_flag_entry
@@ -39,7 +40,8 @@ def build_memory_entry(
         why = f"{value}: the recipe's size of the KV cache; without it the plan sets one"
         return build_flag_entry(key, name, value, why=why, is_changed=True)
     fault_text = f"; {faults[0].cause}" if faults else ""
-    advice = f"; to take the recipe's share: -- {name} {value}" if name in MEMORY_SHARE_FLAGS else ""
+    share_text = f"; to take the recipe's share: -- {name} {quote_word(value)}"
+    advice = share_text if name in MEMORY_SHARE_FLAGS else ""
     why = f"the plan sets it from each host's free memory, up to {UNIFIED_SHARE}; the recipe has {value}"
     return RecipeEntry(key, "decided", f"{why}{advice}{fault_text}")
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from medley.command import Command
+from medley.command import Command, quote_word
 from medley.errors import Problem
 from medley.host import hypothetical
 from medley.host_schema import ENGINE_TABLES
@@ -186,7 +186,7 @@ def _read_pasted_command(text: str, source: str) -> EngineCommand:
     raise Problem(
         f"{source} does not say which repository its model is",
         cause=f"{cause}{mounts_text}",
-        fix=f"write ORG/NAME in place of {shown_model}, then: medley models import {source}",
+        fix=f"write ORG/NAME in place of {quote_word(shown_model)}, then: medley models import {source}",
     )
 
 
@@ -272,7 +272,9 @@ def _read_model(recipe: Mapping[str, object], source: str) -> str:
         return model
     if model is None:
         near_keys = difflib.get_close_matches("model", list(recipe), n=1)
-        fix = f"rename '{near_keys[0]}' to 'model'" if near_keys else f"add 'model: ORG/NAME' to {source}"
+        fix = f"add 'model: ORG/NAME' to {source}"
+        if near_keys:
+            fix = f"rename {quote_word(near_keys[0])} to model"
         raise Problem(f"{source}: 'model' is missing", cause="every recipe names its model", fix=fix)
     gguf = " (GGUF)" if "gguf" in str(model).lower() else ""
     raise Problem(
