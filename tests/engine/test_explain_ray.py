@@ -119,7 +119,7 @@ def test_a_host_that_may_not_join(cluster: Cluster, name: str, token: str | None
 
 
 def test_nothing_listens_there(cluster: Cluster) -> None:
-    assert _named(cluster.start(*_joins(cluster, _free()), token=_TOKEN)) == "ray-unreachable"
+    assert _named(cluster.start(*_joins(cluster, _free()), token=_TOKEN)) == "ray-own-loopback"
 
 
 def test_a_second_head(cluster: Cluster) -> None:
