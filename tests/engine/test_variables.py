@@ -31,6 +31,9 @@ from medley.planner.plan import Plan
         pytest.param("RAY_ADDRESS", True, id="Ray's own"),
         pytest.param("TMPDIR", True, id="a folder that may not be there"),
         pytest.param("AWS_SECRET_ACCESS_KEY", True, id="a secret of the shell"),
+        pytest.param("VLLM_S3_SECRET", True, id="a secret of the engine"),
+        pytest.param("SGLANG_ADMIN_API_KEY", True, id="a key of the engine"),
+        pytest.param("HF_TOKEN", False, id="the hub's token, which ranks need"),
         pytest.param("PATH", True, id="programs"),
     ],
 )

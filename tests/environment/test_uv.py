@@ -288,3 +288,12 @@ def test_the_users_own_configuration_stays(tmp_path: Path) -> None:
     own.touch()
     assert uv.choose_configuration({}, tmp_path) == {"UV_CONFIG_FILE": str(own)}
     assert uv.choose_configuration({"UV_CONFIG_FILE": "/x.toml"}, tmp_path) == {}
+
+
+def test_a_printed_command_has_no_login() -> None:
+    command = Command(
+        ("uv", "--index", "https://bob:S3cret@a/x"), {"UV_INDEX": "http://b:S3cret@c/s https://d/s"}
+    )
+    shown = str(uv.hide_logins(command))
+    assert "S3cret" not in shown
+    assert "UV_INDEX='http://USER:PASSWORD@c/s https://d/s'" in shown

@@ -62,3 +62,19 @@ def test_a_folder_here_does_not_take_the_place_of_a_draft(
     assert "org/draft" in next(message["ended"] for message in messages if "ended" in message)
     head.send({"end": True})
     assert native.receive_command(worker, TERMS, Path("/own/bin"), ()) is None
+
+
+def test_no_secret_goes_to_a_host_that_joins() -> None:
+    """The channel is not encrypted."""
+    plain = {"NCCL_DEBUG": "INFO", "HF_ENDPOINT": "https://hub.example", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    secret = {
+        "HF_TOKEN": "hf_abcdefgh12345678",
+        "HF_API_KEY": "0123456789abcdef",
+        "HF_PASSWORD": "hunter2",
+        "SGLANG_ADMIN_API_KEY": "adm1n",
+        "VLLM_S3_SECRET": "s3s",
+        "LMCACHE_REMOTE_URL": "redis://:hunter2@10.0.0.2:6379",
+        "HF_HUB_URL": "https://bob:hunter2@hub.example",
+    }
+    carried = native.list_carried_variables({**plain, **secret})
+    assert {variable.name: variable.value for variable in carried} == plain

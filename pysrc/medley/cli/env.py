@@ -39,7 +39,7 @@ class EnvBuildVerb(Verb):
             for command in build.list_commands(
                 virtualenv.plan_environment(name, host_toolkit, driver=driver)
             ):
-                print(command)
+                print(uv.hide_logins(command))
             return
         environment = virtualenv.prepare_environment(
             name, host_toolkit, driver=driver, progress=start_progress()
@@ -212,7 +212,9 @@ class EnvLockVerb(Verb):
             version, pythons=host_toolkit.pythons if host_toolkit else {}, uv=uv_program
         )
         if self.dry_run:
-            print(lock.build_resolve_command(lock_request, python, uv_program, Path("SCRATCH")))
+            print(
+                uv.hide_logins(lock.build_resolve_command(lock_request, python, uv_program, Path("SCRATCH")))
+            )
             return
         resolved_lock = lock.resolve_lock(lock_request, python, uv_program, progress=start_progress())
         environment = None

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from medley.command import Command
 from medley.errors import Problem
+from medley.host.redact import shapes
 from medley.host.redact.named_values import has_secret_value, hide_named, is_placeholder, is_secret_variable
-from medley.host.redact.shapes import has_secret, has_secret_path
 
 _LOGIN_PATTERN = re.compile(
     r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
@@ -67,6 +67,12 @@ def _require_no_login(place: str, text: str, fix: str) -> None:
         )
 
 
+def has_secret(name: str, value: str) -> bool:
+    """Return whether a variable is secret by its name or by its value, such as a URL with a login."""
+    is_named = is_secret_variable(name) and not is_placeholder(value)
+    return is_named or _is_exposed(name, value) or _LOGIN_PATTERN.search(value) is not None
+
+
 def _list_values(argv: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield each value of the command with its flag; a word without a flag has an empty one.
 
@@ -85,9 +91,9 @@ def _list_values(argv: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _is_exposed(name: str, value: str) -> bool:
     """Return whether a value is a secret; the path of its file is none, and that of a webhook is one."""
     if _PATH_PATTERN.match(value):
-        return has_secret_path(value)
+        return shapes.has_secret_path(value)
     if has_secret_value(name, value):
         return True
     return not is_placeholder(value) and (
-        hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")
+        hide_named(value, has_requests=False) != value or shapes.has_secret(f"{name} {value}")
     )

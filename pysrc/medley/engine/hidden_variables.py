@@ -30,6 +30,8 @@ _HOST_ONLY_VARIABLES = {
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
     *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY", "SGLANG_HOST_IP"),
 }
+_HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
+"""The secrets that ranks over Ray get, because they read the model's configuration from the hub."""
 
 
 def list_hidden_names(
@@ -40,12 +42,17 @@ def list_hidden_names(
     `shared_names`: names that ranks get in this launch, although their values differ from host to host as a
     rule. `local_names`: names that ranks do not get in this launch, although others like them are shared.
     """
+    # Its patterns cost a plan 40 ms, as in cluster/unit_file.py.
+    from medley.host.redact.named_values import is_secret_variable  # noqa: PLC0415
+
     shared_set = set(shared_names)
     host_names = _HOST_ONLY_VARIABLES.difference(shared_set).union(local_names)
     return sorted(
         name
         for name in names
-        if name in host_names or not (name in shared_set or name.startswith(_SHARED_VARIABLE_PREFIXES))
+        if name in host_names
+        or not (name in shared_set or name.startswith(_SHARED_VARIABLE_PREFIXES))
+        or (is_secret_variable(name) and name not in _HUB_TOKENS)
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import process, storage, user
+from medley.command import Command
 from medley.errors import Problem
 from medley.progress import Progress, format_share
 
@@ -34,6 +35,8 @@ _NETWORK_ERRORS = (
 )
 
 
+_LOGIN_PATTERN = re.compile(r"(?<=://)[^/\s@]+@")
+_LOGIN_PLACEHOLDER = "USER:PASSWORD@"
 _DOWNLOAD_LINE_PATTERN = re.compile(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)")
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -247,6 +250,14 @@ def convert_options(options: PipOptions, environ: Mapping[str, str]) -> dict[str
     if not _is_set("UV_INDEX_STRATEGY", environ):
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return variables
+
+
+def hide_logins(command: Command) -> Command:
+    """Return the command as it is printed: without the logins in the addresses of indexes and proxies."""
+    return command.replace(
+        argv=tuple(_LOGIN_PATTERN.sub(_LOGIN_PLACEHOLDER, word) for word in command.argv),
+        env={name: _LOGIN_PATTERN.sub(_LOGIN_PLACEHOLDER, value) for name, value in command.env.items()},
+    )
 
 
 def put_indexes_first(

@@ -10,7 +10,7 @@ from socket import gethostname
 from typing import Any
 
 from medley import config, credentials, storage
-from medley.cluster import checks, device_probe, node, rendezvous_worker
+from medley.cluster import checks, device_probe, node, rendezvous_worker, unit_secrets
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, keep_last_values, quote_word
@@ -142,13 +142,7 @@ def _build_launches(
     job_plan = plan_job(job, site, output)
     require_shown_models(job.order, job_plan.plan, job.request.trust, is_start=True)
     head, *others = site.hosts
-    # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
-    hidden = set(hidden_variables.list_hidden_names(os.environ))
-    carried = tuple(
-        Variable(name, value, "set by you on the head")
-        for name, value in sorted(os.environ.items())
-        if name not in hidden and not name.endswith("_TOKEN")
-    )
+    carried = tuple(list_carried_variables(os.environ))
     host_processes = {name: HostProcess(Tools(programs.program_folder), {}, carried) for name in others}
     host_processes[head] = HostProcess(programs, os.environ)
     launches = build_launches(
@@ -161,6 +155,17 @@ def _build_launches(
         port=_find_free_port(site.addresses[head]),
     )
     return job_plan.layout, launches
+
+
+def list_carried_variables(environ: Mapping[str, str]) -> Iterator[Variable]:
+    """Yield the user's variables for engine, NCCL and hub that joining hosts get, as Ray would send them.
+
+    No secrets are among them: the channel is not encrypted, and the other host prints its command.
+    """
+    hidden = set(hidden_variables.list_hidden_names(environ))
+    for name, value in sorted(environ.items()):
+        if name not in hidden and not unit_secrets.has_secret(name, value):
+            yield Variable(name, value, "set by you on the head")
 
 
 def _send_launch(member: JoinedHost, launch: Launch | None) -> None:

@@ -180,7 +180,7 @@ class Media:
         pytest.param(None, id="text"),
         pytest.param([None, [], b"raw"], id="bytes"),
         pytest.param([Media("data:image/png;base64,AAAA"), "data:audio/wav;base64,AA=="], id="data"),
-        pytest.param("data:video/mp4;base64,A", id="damaged data, which the engine refuses"),
+        pytest.param("data:image/png;base64,AA\nAA", id="data over two lines"),
     ],
 )
 def test_usable_media(media: object) -> None:
@@ -212,8 +212,17 @@ def test_media_that_an_engine_would_open_or_fetch(url: str) -> None:
 )
 def test_a_video_that_is_a_script_of_ffmpeg(script: str) -> None:
     url = f"data:video/mp4;base64,{base64.b64encode(script.encode()).decode()}"
-    with pytest.raises(ValueError, match="not a playlist"):
-        require_usable_media([Media(url)], ())
+    for media in ([Media(url)], [None, [url]], script.encode(), [bytearray(script.encode())]):
+        with pytest.raises(ValueError, match="not a playlist"):
+            require_usable_media(media, ())
+
+
+@pytest.mark.parametrize("end", [",A", ",", "-_", "%41", "A"])
+def test_data_that_engines_read_differently_is_refused(end: str) -> None:
+    """SGLang reads up to a second comma, and other programs all of it or nothing."""
+    script = base64.b64encode(b"ffconcat version 1.0\nfile own\n").decode()
+    with pytest.raises(ValueError, match="valid base64"):
+        require_usable_media([f"data:audio/mpeg;base64,{script}{end}"], ())
 
 
 def test_an_error_about_media_says_what_is_taken() -> None:

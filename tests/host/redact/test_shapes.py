@@ -81,6 +81,12 @@ SHAPES = {
     "curl's proxy": f"curl --proxy-user ann:{S} https://x",
     "netrc": f"machine x login ann password {S}",
     "sshpass": f"sshpass -p {S} ssh x",
+    "docker": f"docker login -u bob -p {S} ghcr.io",
+    "helm": f"helm registry login -u bob -p={S} ghcr.io",
+    "mysql": f"mysqldump -uroot -p{S} db",
+    "a key that a service refuses": f"Invalid API key: {S}",
+    "a key that OpenAI refuses": f"Incorrect API key provided: {S}.",
+    "a password of somebody": f"password for bob: {S}",
     "XML": f"<apiToken>{S}</apiToken>",
 }
 STAYS = [
@@ -94,6 +100,8 @@ STAYS = [
     "hf_hub_download() got sk_buff_alloc, npm-install, xai_models_list",
     "docker run -u 1000:1000 --user 0:0 image",
     "systemctl --user restart x:y",
+    "docker run -p 8000:8000 login mysql -p --host x; mkdir -p /a-1",
+    "Invalid API key: please check; password for bob: (empty); token: enabled",
     "http://127.0.0.1:8000/v1/chat/completions",
     "tcp://192.168.1.5:29500 and ipc:///tmp/x",
     "see https://github.com/vllm-project/vllm/issues/1234",

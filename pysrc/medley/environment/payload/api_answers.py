@@ -30,6 +30,7 @@ _MEDIA_WORDS = (
     "this server takes images, audio and video only as data: URLs, or from hosts that its owner allows "
     f"({MEDIA_HOSTS})"
 )
+_DATA_WORDS = "a data: URL must be data:TYPE;base64,DATA with valid base64"
 _SCRIPT_WORDS = "audio and video must be the recording itself, not a playlist that names other files"
 # Concat, HLS, DASH and IMF: the scripts that FFmpeg recognizes by their text, perhaps behind an ID3 tag.
 _FFMPEG_SCRIPT = re.compile(rb"(?i)ffconcat version|#EXTM3U|dash:profile|<CompositionPlaylist")
@@ -187,8 +188,8 @@ def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | 
 def require_usable_media(media: object, hosts: Collection[str]) -> None:
     """Raise ValueError for a text in a request's media that is neither data nor a URL of these hosts.
 
-    Data that FFmpeg reads as a script is refused as well: SGLang gives it a file in the folder of temporary
-    files, next to which FFmpeg opens others.
+    Data that FFmpeg reads as a script is refused as well, also if it was uploaded: SGLang gives it a file in
+    the folder of temporary files, next to which FFmpeg opens others.
     """
     if isinstance(media, dict):
         media = list(media.values())
@@ -199,16 +200,17 @@ def require_usable_media(media: object, hosts: Collection[str]) -> None:
     url = getattr(media, "url", media)
     if isinstance(url, str) and not (url.startswith("data:") or _is_of_hosts(url, hosts)):
         raise ValueError(_MEDIA_WORDS)
-    if isinstance(url, str) and url.startswith("data:") and _FFMPEG_SCRIPT.search(_decode_data(url)):
+    content = _decode_data(url) if isinstance(url, str) and url.startswith("data:") else url
+    if isinstance(content, (bytes, bytearray)) and _FFMPEG_SCRIPT.search(content):
         raise ValueError(_SCRIPT_WORDS)
 
 
 def _decode_data(url: str) -> bytes:
-    """Return the bytes of a data: URL; none where its base64 is damaged, which the engine refuses."""
+    """Return the bytes of a data: URL; raise ValueError where an engine might read others than these."""
     try:
-        return base64.b64decode(url.partition(",")[2])
-    except (binascii.Error, ValueError):
-        return b""
+        return base64.b64decode("".join(url.partition(",")[2].split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(_DATA_WORDS) from error
 
 
 def _is_of_hosts(url: str, hosts: Collection[str]) -> bool:

@@ -65,6 +65,16 @@ _LOGIN_PATTERN = re.compile(
 _NETRC_PATTERN = re.compile(
     r"(?<=\blogin )(\S{1,128}\s{1,8}password\s{1,8})\S++|(\bsshpass\s{1,8}-p\s{0,4})\S++"
 )
+# A password of a client of containers, or of MySQL, right behind its flag.
+_LOGIN_FLAG_PATTERN = re.compile(
+    r"(?<![\w-])((?:docker|podman|nerdctl|buildah|skopeo|crane|helm) (?:registry )?login\b"
+    r"[^\n;|&]{0,200}?\s-p(?:\s{1,8}|=)|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n;|&]{0,200}?\s-p)(?![\s-])[^\s\"']++"
+)
+# As a service refuses one: no word of a sentence, so with a digit or a sign.
+_REFUSED_KEY_PATTERN = re.compile(
+    r"(?i)\b((?:(?:api|access|secret|auth)[ _-]?(?:key|token)|token|password|passphrase)"
+    r"(?: provided| given| used| for \S{1,64})?:\s{1,4}[\"'`]?)(?=\S{0,200}[\d_=*])(?!HIDDEN)[^\s\"'`]{6,}+"
+)
 _XML_PATTERN = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<]{1,4096}+(?=</)")
 
 
@@ -81,6 +91,8 @@ def hide_shapes(text: str) -> str:
     text = _BEARER_PATTERN.sub(rf"\1\2{HIDDEN}", text)
     text = _LOGIN_PATTERN.sub(rf"\1{HIDDEN}", text)
     text = _NETRC_PATTERN.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
+    for pattern in (_LOGIN_FLAG_PATTERN, _REFUSED_KEY_PATTERN):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
     return _XML_PATTERN.sub(rf"\1{HIDDEN}", text)
 
 
