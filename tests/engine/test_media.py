@@ -31,7 +31,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.multimodal.media import MediaConnector
 parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser())
-options = parser.parse_args(sys.argv[2:] + engine_server.list_media_flags(sys.argv[2:]))
+options = parser.parse_args(sys.argv[2:] + engine_server.limit_vllm_media(sys.argv[2:]))
 connector = MediaConnector(
     allowed_local_media_path=options.allowed_local_media_path,
     allowed_media_domains=options.allowed_media_domains,
@@ -54,7 +54,7 @@ sys.path.insert(0, {str(payload.FOLDER)!r})
 import engine_server
 from sglang.srt.managers.io_struct import EmbeddingReqInput, GenerateReqInput
 from sglang.srt.utils import ImageData
-engine_server.limit_sglang_media()
+engine_server.limit_sglang_media([])
 def make(request_class, **media):
     try:
         request_class(text="x", sampling_params={{}}, **media).normalize_batch_and_arguments()
@@ -69,6 +69,24 @@ print(json.dumps([
 ]))
 """
 
+# SGLang's own download, as its server sets it up from the flags that engine_server adds.
+SGLANG_DOWNLOAD = f"""
+import argparse, json, sys
+sys.path.insert(0, {str(payload.FOLDER)!r})
+import engine_server
+from sglang.srt.server_args import ServerArgs
+from sglang.srt.utils.common import configure_media_url_security, download_remote_media
+parser = argparse.ArgumentParser()
+ServerArgs.add_cli_args(parser)
+options = parser.parse_args(["--model-path", "m", *engine_server.limit_sglang_media([])])
+configure_media_url_security(options.allowed_media_domains)
+def download(url):
+    try:
+        return download_remote_media(url, 30).decode()
+    except Exception as error:
+        return type(error).__name__ + ": " + str(error)
+print(json.dumps([download(url) for url in json.loads(sys.argv[1])]))
+"""
 
 # A video that is a script of FFmpeg, as vLLM opens it: before and after the server's own setting.
 SCRIPTED = f"""
@@ -90,13 +108,17 @@ print(json.dumps([opened, opens()]))
 
 @contextmanager
 def counting() -> Iterator[tuple[str, list[str]]]:
-    """A server of one picture, and the paths that were asked."""
+    """A server of one picture, and the paths that were asked; of /moved, localhost has the picture."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            self.send_response(404)
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", f"http://localhost:{server.server_port}/x.png")
+            else:
+                self.send_response(404)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -136,6 +158,30 @@ def test_vllm_fetches_nothing_by_default(tmp_path: Path) -> None:
         ask("vllm", VLLM, [url], tmp_path, hosts="127.0.0.1")
         ask("vllm", VLLM, [url], tmp_path, "--allowed-media-domains", "127.0.0.1")
         assert asked == ["/x.png"] * 4
+
+
+@pytest.mark.parametrize(("choice", "followed"), [("", []), ("1", ["/x.png"] * 2)])
+def test_vllm_follows_a_redirect_only_for_its_user(
+    choice: str, followed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_MEDIA_URL_ALLOW_REDIRECTS", raising=False)
+    if choice:
+        monkeypatch.setenv("VLLM_MEDIA_URL_ALLOW_REDIRECTS", choice)
+    with counting() as (url, asked):
+        ask("vllm", VLLM, [url.replace("x.png", "moved")], tmp_path, hosts="127.0.0.1")
+        assert sorted(asked) == ["/moved"] * 2 + followed
+
+
+def test_sglang_follows_a_redirect_only_to_allowed_hosts(tmp_path: Path) -> None:
+    with counting() as (url, asked):
+        moved = url.replace("x.png", "moved")
+        answers = ask("sglang", SGLANG_DOWNLOAD, [moved], tmp_path, hosts="127.0.0.1")
+        assert "domain is not allowed" in str(answers)
+        assert asked == ["/moved"]
+        ask("sglang", SGLANG_DOWNLOAD, [moved], tmp_path, hosts="127.0.0.1,localhost")
+        assert asked == ["/moved", "/moved", "/x.png"]
+        ask("sglang", SGLANG_DOWNLOAD, [url], tmp_path)
+        assert len(asked) == 3
 
 
 def test_a_video_opens_no_file(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ else:  # run as a program or imported by one; a process that it starts lacks thi
 
 _ATTEMPTS = 60
 _DOMAINS_FLAG = "--allowed-media-domains"
+_REDIRECTS = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
 _OPENCV_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
 _NO_DOMAIN = "data-urls-only.invalid"
 """A domain that no URL can have, because vLLM fetches from everywhere if its list is empty."""
@@ -96,19 +97,32 @@ def read_media_hosts() -> list[str]:
     return [host for host in os.environ.get(answers.MEDIA_HOSTS, "").split(",") if host]
 
 
-def list_media_flags(words: list[str]) -> list[str]:
-    """Return the flag that limits the URLs that vLLM fetches, unless it is in `words`; 0.11.0 lacks it."""
-    from vllm.config import ModelConfig
+def list_media_flags(words: list[str], config_class: type) -> list[str]:
+    """Return the flag that limits the URLs that an engine fetches, unless it is in `words`.
 
+    vLLM 0.11.0 lacks it. SGLang also follows redirects only to its domains.
+    """
     is_given = any(word.replace("_", "-").startswith(_DOMAINS_FLAG) for word in words)
-    if is_given or not hasattr(ModelConfig, "allowed_media_domains"):
+    if is_given or not hasattr(config_class, "allowed_media_domains"):
         return []
     return [_DOMAINS_FLAG, *(read_media_hosts() or [_NO_DOMAIN])]
 
 
-def limit_sglang_media() -> None:
-    """Let SGLang refuse a request with media that it would open or fetch; 0.5.23 has no flag for it."""
+def limit_vllm_media(words: list[str]) -> list[str]:
+    """Keep vLLM from redirects, which it follows to any host by default; return its flags for the hosts."""
+    from vllm.config import ModelConfig
+
+    os.environ.setdefault(_REDIRECTS, "0")
+    return list_media_flags(words, ModelConfig)
+
+
+def limit_sglang_media(words: list[str]) -> list[str]:
+    """Let SGLang refuse a request with media that it would open or fetch; return its flags for redirects.
+
+    SGLang 0.5.23 has no flag against files, and fetches from everywhere if its list is empty.
+    """
     from sglang.srt.managers import io_struct
+    from sglang.srt.server_args import ServerArgs
 
     hosts = read_media_hosts()
 
@@ -124,6 +138,7 @@ def limit_sglang_media() -> None:
     # Each route makes one of them, and its manager calls this method first.
     add_check(io_struct.GenerateReqInput)
     add_check(io_struct.EmbeddingReqInput)
+    return list_media_flags(words, ServerArgs)
 
 
 def serve_no_images() -> None:
@@ -134,12 +149,12 @@ def serve_no_images() -> None:
         serve.get_is_diffusion_model = lambda *_: False
 
 
-def install_for_sglang() -> None:
-    """Let SGLang's server listen on the socket, and send its own requests there."""
+def install_for_sglang(words: list[str]) -> list[str]:
+    """Let SGLang's server listen on the socket, and send its own requests there; return its further flags."""
     from sglang.srt.entrypoints import http_server
     from uvicorn.config import Config
 
-    limit_sglang_media()
+    media_flags = limit_sglang_media(words)
     serve_no_images()
     socket_path, original_load = os.environ["MEDLEY_SOCKET"], Config.load
 
@@ -149,6 +164,7 @@ def install_for_sglang() -> None:
 
     Config.load = load_with_socket
     http_server._freeze_gc_after_server_warmup = lambda _: freeze_garbage_collector(socket_path)  # noqa: SLF001 - it has no other way
+    return media_flags
 
 
 def freeze_garbage_collector(socket_path: str) -> None:
@@ -176,8 +192,8 @@ if __name__ == "__main__":
 
     del sys.argv[0]
     if sys.argv[0] == "sglang":
-        install_for_sglang()
+        sys.argv += install_for_sglang(sys.argv)
     elif sys.argv[0] == "vllm":
-        sys.argv += list_media_flags(sys.argv)
+        sys.argv += limit_vllm_media(sys.argv)
     program = next(iter(entry_points(group="console_scripts", name=sys.argv[0])))
     sys.exit(program.load()())

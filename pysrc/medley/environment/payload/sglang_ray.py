@@ -37,7 +37,7 @@ def main(words: list[str]) -> None:
     from sglang.srt.utils import kill_process_tree
 
     engine_server.install_api()
-    engine_server.install_for_sglang()
+    words = [*words, *engine_server.install_for_sglang(words)]
     engine_server.hide_working_folder()
     load_plugins()
     options = prepare_server_args(["--model-path", *words])
