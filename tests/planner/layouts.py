@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from medley.host.facts import GIB
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, list_pipelines
-from medley.planner.choose import DEFAULT_CONTEXT_TOKENS
+from medley.planner.context import choose_context
 from medley.planner.memory import compute_usable_bytes
 from medley.planner.partition import StageTimer, StageTimerFactory, Workload
 from medley.planner.prediction import Prediction
@@ -141,7 +141,7 @@ def workload(
     timed: StageTimerFactory | None = None,
     context: int | None = None,
 ) -> Workload:
-    return Workload(shape, context or min(shape.context, DEFAULT_CONTEXT_TOKENS), load or Load(), goal, timed)
+    return Workload(shape, choose_context(shape, context), load or Load(), goal, timed)
 
 
 def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:

@@ -35,8 +35,6 @@ from medley.planner.site_network import SiteNetwork
 from medley.schema import Shape
 from medley.values import Value
 
-DEFAULT_CONTEXT_TOKENS = 8192
-"""Tokens of context that must fit if the user gives no --context."""
 NO_CPU_PREDICTION = "no speed is predicted on a CPU: predictions are fitted to measurements of GPUs only"
 _EQUAL_SCORE_SHARE = 0.95
 """The share of the best score from which a score counts as equal, because predictions err by more."""

@@ -29,13 +29,13 @@ from medley.planner import (
 )
 from medley.planner.candidates import ForcedSizes, Request
 from medley.planner.choose import (
-    DEFAULT_CONTEXT_TOKENS,
     Choice,
     choose_layout,
     compute_score,
     describe_figures,
 )
 from medley.planner.context import (
+    choose_context,
     describe_limits,
     find_longest_context,
 )
@@ -200,7 +200,7 @@ def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
         shape = shape.replace(context=options.context)
     mean_context = min(options.context or _DEFAULT_MEAN_CONTEXT, shape.context)
     load = Load(options.concurrency, context_tokens=mean_context)
-    context = options.context or min(shape.context, DEFAULT_CONTEXT_TOKENS)
+    context = choose_context(shape, options.context)
     return Workload(
         shape, context, load, options.goal, PredictedStageTimerFactory(shape, load), is_beyond_config
     )

@@ -25,6 +25,7 @@ from medley.planner import (
     runs_on_cpu,
 )
 from medley.planner.choose import Choice
+from medley.planner.context import compute_safe_context
 from medley.planner.cpu import choose_compilation, count_cache_streams
 from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
 from medley.planner.kinds import is_unified
@@ -169,8 +170,7 @@ def plan_engine(
         static_share=None if is_cpu else _compute_static_share(fit),
         context=context,
         is_beyond_config=choice.workload.is_beyond_config,
-        # The engine's own memory is an estimate, and the engine refuses a context that is too long.
-        longest_context=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
+        longest_context=compute_safe_context(shape, fit.context),
         sequences=fit.sequences,
         batch_tokens=_choose_batch_tokens(fit, shape, plan_without_fit.batch_tokens),
         dtype="float32" if shape.compute_bits == _FLOAT32_BITS else None,

@@ -15,7 +15,8 @@ from medley.network.tcp import is_loopback
 from medley.values import Value
 
 FileFormat = Literal["text", "json"]
-_DEFAULT_CONTEXT_TOKENS = 8192
+_ASSUMED_CONTEXT_TOKENS = 8192
+"""The context of a server that reports none."""
 # An answer has a quarter of the context; agents with a large context request at most 32,000 tokens.
 _OUTPUT_DIVISOR, _MAX_OUTPUT_TOKENS = 4, 32_000
 _TRUST_VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -48,7 +49,7 @@ class ServerConnection(Value):
 
     @property
     def context_tokens(self) -> int:
-        return self.context_limit_tokens or _DEFAULT_CONTEXT_TOKENS
+        return self.context_limit_tokens or _ASSUMED_CONTEXT_TOKENS
 
     @property
     def output_tokens(self) -> int:

@@ -26,7 +26,8 @@ from medley.model.resolve import prepare_weights, resolve_weights
 from medley.model.shape import find_shape
 from medley.network import http_client
 from medley.planner import list_hosts, runs_on_cpu
-from medley.planner.choose import DEFAULT_CONTEXT_TOKENS, NO_CPU_PREDICTION
+from medley.planner.choose import NO_CPU_PREDICTION
+from medley.planner.context import DEFAULT_CONTEXT_TOKENS
 from medley.planner.placement import PlacementOptions
 from medley.progress import Output, Progress
 from medley.schema import (
