@@ -120,8 +120,6 @@ PROMPTS_RANGE = HeldOutRange(0.56, 1.58, 82, 69)
 
 # The constants below are not fitted, because no published row shows them.
 LOCAL_GB_S = 25.0  # source: NCCL over PCIe 4.0 x16 without NVLink, the usual figure
-# Source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gbit/s of 100; less NCCL's own cutting.
-NETWORK_SHARE = 0.9
 # NCCL cuts a connection's buffer of 4 MiB into eight pieces (NCCL_BUFFSIZE, NCCL_STEPS); later ones overlap.
 # An all-reduce has two halves, and each half waits for its first piece.
 PIECE_BYTES = 2 * (512 << 10)

@@ -5,11 +5,11 @@ from collections.abc import Hashable, Sequence
 from functools import cache, cached_property, partial
 from statistics import NormalDist
 
+from medley.network.fabric.speed import NETWORK_SHARE
 from medley.planner import Device, HostLink, Layout, Load, Stage, list_pipelines, runs_on_cpu
 from medley.planner.device_specs import (
     LOCAL_GB_S,
     MANY_STREAMS_RANGE,
-    NETWORK_SHARE,
     ONE_STREAM_RANGE,
     PIECE_BYTES,
     PROMPTS_RANGE,

@@ -1,4 +1,4 @@
-"""Compute how the hosts of a site are joined, once for each group of hosts."""
+"""Compute the fabric of each group of hosts of a site once, and the links that a prediction counts with."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -14,17 +14,12 @@ from medley.network.fabric.cabling import Cabling
 from medley.network.fabric.choice import Endpoint, Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.findings import find_idle_ports
+from medley.network.fabric.speed import DEFAULT_MBIT, RDMA_US, TCP_US
 from medley.planner import HostLink
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.values import Value
 
-# Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
-# NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
-_RDMA_US = 8.0
-_TCP_US = 50.0
 _UNKNOWN_SOURCE = EngineSource(())
-_DEFAULT_MBIT = 100
-"""The speed of a link whose driver does not report one."""
 
 
 class SiteNetwork(Value):
@@ -94,8 +89,8 @@ class SiteNetwork(Value):
         except Problem as problem:
             return problem.what
         rdma = network.transport == "rdma"
-        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.endpoints.values())
-        return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
+        mbit = min(end.mbit or DEFAULT_MBIT for end in network.endpoints.values())
+        return HostLink(mbit, RDMA_US if rdma else TCP_US, rdma)
 
     def find_cabling(self, names: Iterable[str]) -> Cabling:
         """Return the cables between these hosts; empty where they cannot talk."""

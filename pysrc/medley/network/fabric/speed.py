@@ -1,4 +1,4 @@
-"""Compute and format the speed of links: what a port reports, and what its PCIe lanes allow."""
+"""Decide the speed and latency of links: what ports report, PCIe lanes allow, and predictions count."""
 
 from collections.abc import Iterable
 from itertools import permutations
@@ -10,6 +10,15 @@ _PCIE3_GT = 8.0
 """The transfer rate of a PCIe 3 lane in GT/s; from PCIe 3, 128 of 130 bits are data."""
 FAST_MBIT = 25_000
 """The speed from which a port connects hosts, and is not for a LAN."""
+DEFAULT_MBIT = 100
+"""The speed of a link whose driver does not report one."""
+# Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
+# NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
+RDMA_US = 8.0
+TCP_US = 50.0
+# Source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gbit/s of 100; less NCCL's own cutting.
+NETWORK_SHARE = 0.9
+"""The share of a link's speed that a prediction counts with, where the link was not measured."""
 
 
 def compute_pcie_mbit(port: RdmaPort) -> int | None:
