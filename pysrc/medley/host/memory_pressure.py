@@ -1,4 +1,6 @@
-"""Notice that this host, or the control group of this process, runs out of memory.
+"""Decide when the memory of this host, or of this process's control group, is low or critical.
+
+While it is low, a server refuses requests; after two critical seconds it is ended (serving/memory_guard.py).
 
 GPU and system share the memory of a Spark or a Jetson; such hosts froze before the kernel's OOM killer acted
 (vllm issues 46307, 56824). earlyoom acts at 10 % available, systemd-oomd where processes stall for 60 % of

@@ -1,4 +1,4 @@
-"""Stop admitting requests while memory is low, and end the engine before the host freezes."""
+"""Stop new requests while memory is low, and end the engine when it is critical (host/memory_pressure.py)."""
 
 from collections.abc import Callable
 
