@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 from medley import config
-from medley.engine.flags import build_argument_table, convert_to_arguments
 from medley.engine.launch import ENGINES
+from medley.engine.python_arguments import build_argument_table, convert_to_arguments
 from medley.engine.server_spec import ServerSpec
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import accepted_flags, flags, vllm
+from medley.engine import accepted_flags, refused_flags, vllm
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source, virtualenv
 from medley.errors import Problem
@@ -49,7 +49,7 @@ def test_every_models_flags_are_known(programs: Path) -> None:
         for word in flag.build_argv()
     ]
     assert len([word for word in words if word.startswith("--")]) > 20
-    flags.require_known_flags(installed(programs), (), words)
+    refused_flags.require_known_flags(installed(programs), (), words)
 
 
 def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
@@ -59,12 +59,12 @@ def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
     words = [word for flag in found.list_flags("vllm") for word in flag.build_argv()]
     assert len([word for word in words if word.startswith("--")]) == 5
-    flags.require_known_flags(installed(programs), (), words)
+    refused_flags.require_known_flags(installed(programs), (), words)
 
 
 def test_what_guides_still_have_is_refused(programs: Path) -> None:
     with pytest.raises(Problem) as caught:
-        flags.require_known_flags(
+        refused_flags.require_known_flags(
             installed(programs), (), ("--swap-space", "0", "--tensor-paralel-size", "2")
         )
     assert caught.value.what.endswith("does not take --swap-space, --tensor-paralel-size")

@@ -8,8 +8,8 @@ from pathlib import Path
 from medley import config, credentials
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine import hidden_variables
-from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import LaunchOrder
+from medley.engine.python_arguments import convert_to_arguments
 from medley.engine.server_spec import ServerSpec
 from medley.environment import container
 from medley.environment.container import UNLIMITED, ContainerSpec, Image

@@ -12,7 +12,7 @@ from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import SlotUse
 from medley.cluster.rendezvous_head import Rendezvous
 from medley.command import Variable
-from medley.engine import flags, unread_variables
+from medley.engine import refused_flags, unread_variables
 from medley.engine.accepted_flags import AcceptedFlags, read_source_flags
 from medley.engine.launch import (
     ENGINES,
@@ -104,7 +104,9 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     )
     launch = launches[name]
     planned_flags = launch.annotated_command.flags
-    flags.require_known_flags(accepted_flags, planned_flags, order.engine_flags, table_file=order.table_file)
+    refused_flags.require_known_flags(
+        accepted_flags, planned_flags, order.engine_flags, table_file=order.table_file
+    )
     if engine.image:
         launch = run_in_container(engine.image, launch, order.serving, over_ray=cluster is not None)
     slots = ray_serving.count_slots(layout, site) if job.cluster else None

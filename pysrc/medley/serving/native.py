@@ -14,7 +14,7 @@ from medley.cluster import checks, device_probe, node, rendezvous_worker, unit_s
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, keep_last_values, quote_word
-from medley.engine import flags, hidden_variables, unread_variables
+from medley.engine import hidden_variables, refused_flags, unread_variables
 from medley.engine.accepted_flags import read_programs_flags
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
 from medley.engine.shared_flags import build_stacks_variable
@@ -66,7 +66,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     accepted_flags = read_programs_flags(
         order.engine, programs.program_folder, version, can_run=True, progress=progress
     )
-    flags.require_known_flags(accepted_flags, (), order.engine_flags)
+    refused_flags.require_known_flags(accepted_flags, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
     token_file = credentials.ensure_token()
     head, other_count = gethostname(), (request.host_count or 2) - 1
@@ -93,7 +93,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
         layout, launches = _build_launches(job, site, programs, output)
         if not request.script:  # a script's flags are torchrun's
             own_flags = launches[head].annotated_command.flags
-            flags.require_known_flags(accepted_flags, own_flags, (), table_file=order.table_file)
+            refused_flags.require_known_flags(accepted_flags, own_flags, (), table_file=order.table_file)
         for member in members:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)

@@ -5,7 +5,7 @@ import os
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
-from medley.engine import flags, launch
+from medley.engine import launch, refused_flags
 from medley.engine.launch import LaunchBuilder, LaunchOrder
 from medley.engine.server_spec import ServerSpec
 from medley.environment import container_image, container_runtime
@@ -56,7 +56,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     if model_files.notice:
         output.say(model_files.notice)
     if not request.script:
-        flags.require_no_server_flags(request.engine_flags)
+        refused_flags.require_no_server_flags(request.engine_flags)
     serving = _build_serving(request, model_files, progress)
     launcher, launcher_reason = (None, "") if request.other_site else _choose_launcher(request)
     cluster = ray_serving.find_cluster(request.host_count) if launcher in {"ray", "solo"} else None

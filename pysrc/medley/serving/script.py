@@ -9,8 +9,13 @@ from typing import Any
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable
-from medley.engine.flags import Argument, build_argument_table, convert_to_arguments, list_argument_reasons
 from medley.engine.launch import ENGINES, Launch, LaunchOrder, list_launch_variables
+from medley.engine.python_arguments import (
+    Argument,
+    build_argument_table,
+    convert_to_arguments,
+    list_argument_reasons,
+)
 from medley.environment import payload
 from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem, describe_error

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from medley import credentials
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
-from medley.engine import flags
+from medley.engine import refused_flags
 from medley.engine.accepted_flags import read_release_flags
 from medley.engine.launch import LaunchOrder
 from medley.environment.engine_source import EngineRequest, EngineSource
@@ -142,7 +142,7 @@ def _require_known_flags(order: LaunchOrder, command: AnnotatedCommand, source: 
     version = source.versions.get(order.engine)
     if version and not source.is_image:
         accepted_flags = read_release_flags(order.engine, version)
-        flags.require_known_flags(
+        refused_flags.require_known_flags(
             accepted_flags, command.flags, order.engine_flags, table_file=order.table_file
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from medley import storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
-from medley.engine import flags
+from medley.engine import refused_flags
 from medley.engine.accepted_flags import read_programs_flags
 from medley.environment import container_image, packaged_model, tools, virtualenv
 from medley.errors import Problem
@@ -89,7 +89,7 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
         accepted_flags = read_programs_flags(
             order.engine, programs.program_folder, version, can_run=True, progress=output.progress
         )
-        flags.require_known_flags(accepted_flags, (), order.engine_flags)
+        refused_flags.require_known_flags(accepted_flags, (), order.engine_flags)
         packaged_model.build_model(order.weights, programs.program_folder / "python", output.progress)
     weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.progress)
 
