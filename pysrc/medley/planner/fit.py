@@ -12,6 +12,7 @@ from medley.planner.memory import (
     PipelinePosition,
     compute_batch_tokens,
     compute_memory_need,
+    compute_utilization,
 )
 from medley.planner.partition import Workload
 from medley.schema import Shape
@@ -174,13 +175,6 @@ def _compute_kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
         default=1.0,
     )
     return max(needed_bytes, int(needed_bytes * growth) // _MIB * _MIB)
-
-
-def compute_utilization(devices: Sequence[Device]) -> float | None:
-    """Return the share of memory that every device may take; None if the whole memory of one is unknown."""
-    shares = [device.memory_bytes / device.total_bytes for device in devices if device.total_bytes]
-    # A device's memory is a share that was rounded down to whole bytes.
-    return math.floor(min(shares) * 100 + 1e-6) / 100 if len(shares) == len(devices) else None
 
 
 def find_largest(maximum: int, condition: Callable[[int], bool]) -> int:

@@ -1,9 +1,11 @@
-"""Compute the weights, KV cache and engine memory of a rank."""
+"""Decide the share of memory that an engine may take, and compute what a rank needs of it."""
 
-from math import ceil
+from collections.abc import Sequence
+from math import ceil, floor
 
 from medley.host.facts import GIB
 from medley.model.shape import compute_feed_forward_width
+from medley.planner import Device
 from medley.planner.kinds import is_unified
 from medley.schema import Shape
 from medley.values import Value
@@ -129,6 +131,16 @@ def compute_usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> i
     else:
         max_bytes = min(_GPU_SHARE * total_bytes, available_bytes)
     return max(0, int(max_bytes))
+
+
+def compute_utilization(devices: Sequence[Device]) -> float | None:
+    """Return the share of memory that every device may take; None if the whole memory of one is unknown.
+
+    It is vLLM's --gpu-memory-utilization.
+    """
+    shares = [device.memory_bytes / device.total_bytes for device in devices if device.total_bytes]
+    # A device's memory is a share that was rounded down to whole bytes.
+    return floor(min(shares) * 100 + 1e-6) / 100 if len(shares) == len(devices) else None
 
 
 def compute_memory_need(shape: Shape, position: PipelinePosition, kind: str) -> MemoryNeed:

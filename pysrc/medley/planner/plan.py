@@ -27,9 +27,9 @@ from medley.planner import (
 from medley.planner.choose import Choice
 from medley.planner.context import compute_safe_context
 from medley.planner.cpu import choose_compilation, count_cache_streams
-from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
+from medley.planner.fit import Fit, Rank, format_gib
 from medley.planner.kinds import is_unified
-from medley.planner.memory import DEFAULT_SEQUENCES, is_recurrent
+from medley.planner.memory import DEFAULT_SEQUENCES, compute_utilization, is_recurrent
 from medley.schema import DEFAULT_ENGINE, TITLES, EngineName, Model, Shape
 from medley.values import Value
 
