@@ -4,15 +4,14 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine.launch import Launch, LaunchOrder, build_launch, choose_launcher, plan_nodes
+from medley.engine.launch import Launch, LaunchOrder, build_launch, plan_nodes
 from medley.engine.server_spec import ServerSpec
 from medley.environment.tools import Tools
-from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner import list_hosts
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.plan import Launcher, NodeProcess, Plan, plan_engine
+from medley.planner.plan import NodeProcess, Plan, plan_engine
 from medley.schema import EngineName, Model
 from tests.planner.imagined import MODELS, shape, site
 
@@ -91,40 +90,6 @@ def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
 
 def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
     assert one().command.env["PATH"] == "/env/bin:/usr/bin"
-
-
-@pytest.mark.parametrize(
-    ("asked", "hosts", "role", "found"),
-    [
-        pytest.param(None, None, None, "solo", id="a host alone"),
-        pytest.param(None, None, "head", "ray", id="the head of a cluster"),
-        pytest.param(None, 1, "head", "solo", id="the head, alone"),
-        pytest.param(None, 2, None, "mp", id="two hosts and no cluster"),
-        pytest.param(None, 2, "head", "ray", id="two hosts of a cluster"),
-        pytest.param("mp", 2, None, "mp", id="as asked"),
-        pytest.param("ray", 2, None, "ray", id="as asked: that there is none is said elsewhere"),
-        pytest.param("solo", None, "head", "solo", id="alone, as asked"),
-    ],
-)
-def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, found: Launcher) -> None:
-    by, why = choose_launcher(asked, host_count=hosts, role=role)
-    assert by == found
-    assert why
-
-
-@pytest.mark.parametrize(
-    ("asked", "hosts", "role", "what"),
-    [
-        pytest.param("mp", None, None, "for several hosts", id="how many"),
-        pytest.param("mp", 1, None, "for several hosts", id="one"),
-        pytest.param("mp", 2, "worker", "on a host of a Ray cluster", id="devices of a cluster"),
-        pytest.param("solo", 2, None, "for one host", id="alone on two"),
-    ],
-)
-def test_problems(asked: Launcher, hosts: int | None, role: str | None, what: str) -> None:
-    with pytest.raises(Problem) as caught:
-        choose_launcher(asked, host_count=hosts, role=role)
-    assert what in caught.value.what
 
 
 def told(spec: str, sizes: ForcedSizes, model: str = "qwen3-32b") -> dict[str, Plan]:

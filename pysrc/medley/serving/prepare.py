@@ -7,6 +7,11 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.engine import launch, refused_flags
 from medley.engine.launch import LaunchBuilder, LaunchOrder
+from medley.engine.launcher import (
+    choose_launcher,
+    container_without_ray_problem,
+    dry_run_without_ray_problem,
+)
 from medley.engine.server_spec import ServerSpec
 from medley.environment import container_image, container_runtime
 from medley.host_schema import ENGINE_TABLES
@@ -140,10 +145,10 @@ def _choose_launcher(request: LaunchRequest) -> tuple[Launcher, str]:
     """Return the launcher and the reason; raise a Problem if it cannot start this request."""
     cluster = membership.find_membership()
     role = cluster.role if cluster else None
-    launcher, reason = launch.choose_launcher(request.launcher, host_count=request.host_count, role=role)
+    launcher, reason = choose_launcher(request.launcher, host_count=request.host_count, role=role)
     if launcher == "mp" and request.image:
-        raise launch.container_without_ray_problem()
+        raise container_without_ray_problem()
     if launcher == "mp" and request.dry_run:
         hosts, is_script = request.host_count or 2, request.script is not None
-        raise launch.dry_run_without_ray_problem(hosts, is_script=is_script)
+        raise dry_run_without_ray_problem(hosts, is_script=is_script)
     return launcher, reason
