@@ -23,7 +23,6 @@ from medley.serving.supervise import EngineRun, supervise
 from medley.serving.watchdog import (
     HostQuery,
     ProcessSample,
-    ProgressClock,
     Watchdog,
     write_report,
 )
@@ -171,23 +170,6 @@ def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     assert f"look on {platform.node()} for" in again
     assert stacks == f"what each rank does, by host: less {server_records.get_log_file(f'stuck-{free_port}')}"
     assert "state T" in server_records.get_log_file(f"stuck-{free_port}").read_text()
-
-
-def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
-    clock = ProgressClock(10, progress_at_s=100)
-    assert not clock.is_suspect(102)
-    assert clock.is_suspect(102.5)
-    assert not clock.is_stuck(109.9, is_known=True)
-    assert clock.is_stuck(110, is_known=True)
-    assert not clock.is_stuck(119.9, is_known=False)
-    assert clock.is_stuck(120, is_known=False)
-    clock.active_at_s = 130
-    assert not clock.is_stuck(139.9, is_known=True)
-    assert clock.is_stuck(140, is_known=True)
-    assert not clock.is_stuck(149.9, is_known=False)
-    clock.active_at_s = 149
-    assert not clock.is_stuck(149.9, is_known=True)
-    assert clock.is_stuck(150, is_known=True)
 
 
 def row(pid: int, cpu_s: float, state: str = "S") -> ProcessRow:

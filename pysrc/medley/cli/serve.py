@@ -43,6 +43,7 @@ from medley.serving.prepare import Job, prepare_job
 from medley.serving.request import LaunchRequest, ListenOptions
 from medley.serving.server_records import format_url
 from medley.serving.site import find_site, find_this_host
+from medley.serving.stall_rule import STALL_LIMIT_S
 from medley.serving.typed_commands import list_hypothetical_steps
 
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
@@ -165,7 +166,7 @@ class ServeVerb(Verb):
         "--stall-limit SECONDS",
         "longest time without progress before it counts as stuck; 0 for no watchdog",
         (0, 86_400),
-        default=120,
+        default=STALL_LIMIT_S,
     )
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 

@@ -83,7 +83,7 @@ class ServerRun(Value):
     """Seconds that running requests have when it is ended by SIGTERM."""
     is_restarting: bool = False
     stall_limit_s: float = 0
-    """Seconds without progress before it counts as stuck; 0: no watchdog."""
+    """Seconds without progress before it is stalled; 0: no watchdog."""
 
     def run(self, prepared: PreparedLaunch, ranks: RankMonitor, output: Output) -> int:
         """Serve until the engine ends, which is always a Problem; Ctrl-C or a signal leaves it too."""

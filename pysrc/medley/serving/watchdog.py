@@ -1,8 +1,8 @@
-"""Detect an engine that makes no progress although its processes run, and write a report of its ranks.
+"""Detect a stalled engine, which makes no progress although its processes run; report its ranks.
 
 *Progress* is tokens in or out, another use of the KV cache, another count of requests, or the answer to a
 request of one token, which is sent after a while without any. *Activity* is CPU time or GPU power; it only
-delays the alarm, because a rank that waits for a lost one may spin forever.
+delays the alarm, because a rank that waits for a lost one may spin forever. The times: stall_rule.py.
 """
 
 import platform
@@ -26,18 +26,15 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
 from medley.serving import metrics, server_records
+from medley.serving.stall_rule import SPINNING_LIMITS, ProgressClock
 from medley.unusable_file import skip_unusable_file
 from medley.values import Value
 
 _THIS_HOST = "this host"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
-_SPINNING_LIMITS = 5
-"""An engine may be active without progress for this multiple of `limit_s`."""
-_UNKNOWN_LIMITS = 2
-"""It may be idle for this multiple of `limit_s` while a host does not report its ranks."""
 _QUERY_PAUSE_FACTOR = 4
 """The pause after a query, in durations of it, because each query starts processes on every host."""
-_REQUEST_PAUSE_S, _SAMPLE_INTERVAL_S = 30.0, 3.0
+_SAMPLE_INTERVAL_S = 3.0
 _CONTAINER_EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
 _PROGRESS_FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "running", "waiting")
 _BUSY_POWER_RATIO, _BUSY_POWER_W = 1.3, 5
@@ -50,25 +47,6 @@ class HostQuery(Protocol):
 
     def __call__(self, *, stacks: bool) -> Mapping[str, HostReport | None]:
         """Return the processes; `stacks`: with their stacks, and stopped ones are killed."""
-
-
-@dataclass
-class ProgressClock:
-    """The times of the last progress and the last activity, by time.monotonic()."""
-
-    limit_s: float
-    progress_at_s: float
-    active_at_s: float = float("-inf")
-
-    def is_suspect(self, now: float) -> bool:
-        """Return whether it is time to send a request and to sample the processes."""
-        return now - self.progress_at_s >= min(self.limit_s / 4, _REQUEST_PAUSE_S)
-
-    def is_stuck(self, now: float, *, is_known: bool) -> bool:
-        """Return whether the engine is stuck; `is_known`: all ranks were sampled since it was active."""
-        idle_s = now - max(self.progress_at_s, self.active_at_s)
-        is_spinning = now - self.progress_at_s >= self.limit_s * _SPINNING_LIMITS
-        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _UNKNOWN_LIMITS)
 
 
 class ProcessSample(Value):
@@ -131,7 +109,7 @@ def _format_stacks_fix(file: Path) -> str:
 
 @dataclass
 class Watchdog:
-    """Detects that one engine is stuck; `query_hosts` samples its processes on other hosts."""
+    """Detects that one engine is stalled; `query_hosts` samples its processes on other hosts."""
 
     url: str
     model: str
@@ -156,7 +134,7 @@ class Watchdog:
 
     @contextmanager
     def watch(self, engine: Process) -> Iterator[None]:
-        """Watch the engine during the body; the Problem of a stuck engine replaces the body's own."""
+        """Watch the engine during the body; the Problem of a stalled engine replaces the body's own."""
         thread = threading.Thread(target=self._run, args=(engine,), daemon=True)
         if self.limit_s:
             thread.start()
@@ -170,7 +148,7 @@ class Watchdog:
             self._ended.set()
 
     def check(self) -> None:
-        """Raise the Problem of an engine that is stuck; call it often."""
+        """Raise the Problem of an engine that is stalled; call it often."""
         if self._problem:
             raise self._problem
 
@@ -185,7 +163,7 @@ class Watchdog:
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_INTERVAL_S)):
             self._check_progress(clock, engine)
             is_known = self._is_known_since(clock.active_at_s)
-            if clock.is_stuck(time.monotonic(), is_known=is_known) and not self._ended.is_set():
+            if clock.is_stalled(time.monotonic(), is_known=is_known) and not self._ended.is_set():
                 self._is_reporting = True
                 self._problem = self._build_problem(clock, engine)
                 return
@@ -221,7 +199,7 @@ class Watchdog:
         """Send a completion of one token; any answer is a sign of life."""
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
-            limit_s = self.limit_s * (_SPINNING_LIMITS + 1)
+            limit_s = self.limit_s * (SPINNING_LIMITS + 1)
             http_client.send_request(
                 "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
