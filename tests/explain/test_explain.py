@@ -7,7 +7,7 @@ import pytest
 
 from medley.explain import patterns
 from medley.explain.diagnosis import explain_logs
-from medley.explain.findings import Explanation
+from medley.explain.root_cause import Explanation
 from medley.explain.scanned_log import Log
 from medley.planner.memory import UNIFIED_SHARE
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from medley.explain import context, error_lines, events, lines
-from medley.explain.findings import FailureReport
 from medley.explain.lines import SGLANG, VLLM, parse_line
 from medley.explain.patterns import SCAN_GROUPS, Failure, KnownFailures, load, sign
+from medley.explain.root_cause import FailureReport
 from medley.explain.scan import MAX_LINE_CHARS, Needles, scan_log
 from medley.explain.scanned_log import FailureMatch, Log
 from medley.explain.templates import GROUP

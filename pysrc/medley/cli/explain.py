@@ -10,7 +10,7 @@ from medley.doctor.report import write_bug_report
 from medley.errors import Problem
 from medley.explain import diagnosis
 from medley.explain.diagnosis import STANDARD_INPUT, explain_logs
-from medley.explain.findings import Explanation, FailureReport
+from medley.explain.root_cause import Explanation, FailureReport
 
 
 class ExplainVerb(Verb):

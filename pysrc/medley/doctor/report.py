@@ -9,7 +9,7 @@ from typing import Any
 
 from medley import read_medley_version, storage, transcript
 from medley.doctor.checks import ALL_HOSTS_NAME, Check, Fix, Rule
-from medley.explain.findings import Explanation
+from medley.explain.root_cause import Explanation
 from medley.explain.scanned_log import LogScan
 from medley.host import redact
 from medley.host.kind import load_answers

@@ -1,4 +1,4 @@
-"""Find the first known failure in logs; check the files of known failures."""
+"""Scan logs for known failures, of which root_cause.py chooses; open logs; check files of known failures."""
 
 import shlex
 import sys
@@ -10,9 +10,9 @@ from typing import BinaryIO
 from medley import storage
 from medley.errors import Problem, describe_error
 from medley.explain import patterns
-from medley.explain.findings import Explanation, choose_failures
 from medley.explain.lines import BLOCK_BYTES
 from medley.explain.patterns import Failure, KnownFailures, Phase
+from medley.explain.root_cause import Explanation, choose_failures
 from medley.explain.scan import Needles, scan_log
 from medley.explain.scanned_log import Log
 from medley.explain.user_patterns import UserPatterns

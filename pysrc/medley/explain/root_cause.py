@@ -1,4 +1,4 @@
-"""Choose the first failure of those found in logs."""
+"""Choose the root cause: the first failure of those found in logs."""
 
 import re
 from collections import Counter
