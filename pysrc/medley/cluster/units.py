@@ -1,4 +1,4 @@
-"""Start, stop and supervise the commands that this host keeps running.
+"""Start, stop and supervise the commands that this host keeps running, under systemd or by medley itself.
 
 A unit is a file; `medley kept NAME` is its supervisor, a process that runs the command, restarts it by the
 unit's policy, and writes its state and its log.
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from medley import process, process_identity, storage
 from medley.cluster import events, restart_rule, self_command, systemd
@@ -100,10 +100,7 @@ def _start_supervisor(name: str) -> None:
     state_file = get_units_folder() / f"{name}.state"
     storage.remove_file(state_file)
     supervise_command = Command((*self_command.get_own_command(), "kept", name))
-    manager = os.environ.get("MEDLEY_UNITS")  # systemd or own
-    # By default systemd where the user lingers, so that units outlive the login and start at boot.
-    use_systemd = manager == "systemd" if manager else is_started_at_boot()
-    if use_systemd:
+    if choose_supervisor() == "systemd":
         # systemd restarts only the supervisor, so states and logs are the same everywhere.
         unit = read_unit(name)
         restart = restart_rule.SUPERVISOR_RULE if unit.restart else None
@@ -118,6 +115,16 @@ def _start_supervisor(name: str) -> None:
             cause=f"its supervisor did not start within {_STARTED_LIMIT_S} s",
             fix=f"read its log: tail {get_log_file(name)}",
         )
+
+
+def choose_supervisor() -> Literal["systemd", "own"]:
+    """Return which program runs a unit's supervisor: MEDLEY_UNITS, else systemd if the user lingers.
+
+    Then units outlive the login and start at boot.
+    """
+    requested = os.environ.get("MEDLEY_UNITS")
+    uses_systemd = requested == "systemd" if requested else is_started_at_boot()
+    return "systemd" if uses_systemd else "own"
 
 
 def is_started_at_boot() -> bool | None:
