@@ -1,4 +1,4 @@
-"""A TCP channel authenticated by the cluster token (HMAC).
+"""A TCP channel authenticated by the cluster token (HMAC), for `medley join` and transfers; agents use ssh.
 
 The token itself is never sent. Each end answers the other's random challenge with an HMAC (SHA-256) of it,
 the client first, and every message after that carries one of its number and text: none can be forged,
