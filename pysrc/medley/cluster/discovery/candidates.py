@@ -1,4 +1,4 @@
-"""Merge the mentions of hosts that could join a cluster, and parse the user's selection."""
+"""Decide which mentioned hosts `medley init` offers and selects by default; parse the user's selection."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -26,7 +26,7 @@ class HostMention(Value):
     port: int = SSH_PORT
     """The port of sshd; an alias in the ssh config carries its port itself."""
     is_likely: bool = False
-    """Whether it is selected by default."""
+    """Whether it is selected by default: a neighbor on a fast link, or `is_likely_alias`."""
 
     @property
     def target(self) -> str:
@@ -50,6 +50,11 @@ def is_local_name_or_address(word: str) -> bool:
     if is_address(word):
         return IPv4Address(word).is_private
     return "." not in word or word.endswith(_LOCAL_SUFFIXES)
+
+
+def is_likely_alias(address: str, keywords: Collection[str]) -> bool:
+    """Return whether a host of an ssh config is selected by default: local, and not behind a proxy."""
+    return is_local_name_or_address(address) and not {"proxyjump", "proxycommand"} & set(keywords)
 
 
 def split_target(target: str) -> tuple[str | None, str, str | None]:

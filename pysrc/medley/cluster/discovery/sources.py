@@ -17,7 +17,7 @@ from medley.cluster.discovery.candidates import (
     HostCandidate,
     HostMention,
     is_address,
-    is_local_name_or_address,
+    is_likely_alias,
     merge_mentions,
 )
 from medley.errors import Problem
@@ -207,5 +207,5 @@ def _build_mention(alias: str, place: str, values: Mapping[str, str]) -> HostMen
     aliases: tuple[str, ...] = ()
     if address:
         aliases = (address if port == SSH_PORT else f"{address}:{port}",)
-    is_likely = is_local_name_or_address(address or alias) and not {"proxyjump", "proxycommand"} & set(values)
+    is_likely = is_likely_alias(address or alias, values)
     return HostMention(alias, SSH_CONFIG_SOURCE, place, aliases, is_likely=is_likely)
