@@ -101,7 +101,7 @@ class Front:
 def fronted(edge: Edge) -> Iterator[Front]:
     edge.folder.mkdir(mode=0o700, exist_ok=True)
     with answering_on(edge.engine_socket) as engine, run_edge(edge, caddy.prepare_caddy(), print) as process:
-        process.close("start", None)
+        process.admit("start")
         front = Front(process, engine)
         if edge.tls is None:
             wait_for("it is open", lambda: front.ask("GET", "/health")[0] == http.client.OK, 20)
@@ -290,7 +290,7 @@ def test_a_closed_edge_refuses_new_requests_and_answers_the_running_ones(front: 
         connection.request("POST", CHAT, body, AUTHORIZATION)
         stream = connection.getresponse()
         assert count_open_requests(front.process.settings.control_socket) == 1
-        front.process.close("drain", EdgeClosure("the server is ending", 7))
+        front.process.refuse("drain", EdgeClosure("the server is ending", 7))
         status, headers, text = front.ask("POST", CHAT, AUTHORIZATION, BODY)
         assert (status, headers["Retry-After"]) == (http.client.SERVICE_UNAVAILABLE, "7")
         assert "the server is ending" in text
@@ -299,7 +299,7 @@ def test_a_closed_edge_refuses_new_requests_and_answers_the_running_ones(front: 
     wait_for(
         "no request is open", lambda: count_open_requests(front.process.settings.control_socket) == 0, 10
     )
-    front.process.close("drain", None)
+    front.process.admit("drain")
     assert front.ask("POST", CHAT, AUTHORIZATION, BODY)[0] == http.client.OK
 
 
@@ -319,7 +319,7 @@ def test_a_killed_edge_is_started_again(front: Front) -> None:
 def test_a_busy_edge_gets_its_configuration_later(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_process, "_CONTROL_LIMIT_S", 1)
     os.kill(front.pid, signal.SIGSTOP)
-    front.process.close("drain", EdgeClosure("the server is ending"))
+    front.process.refuse("drain", EdgeClosure("the server is ending"))
     os.kill(front.pid, signal.SIGCONT)
     monkeypatch.undo()
 

@@ -104,7 +104,7 @@ def fronted(listens: ServerSpec) -> Iterator[EdgeProcess]:
         run_edge(edge, caddy.prepare_caddy(), print) as process,
         server_records.record_server(listens, "ready"),
     ):
-        process.close("start", None)
+        process.admit("start")
         wait_for(
             "it is open",
             lambda: status(listens.port, both(next(iter(keys.values())))[0]) == http.client.OK,

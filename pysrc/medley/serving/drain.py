@@ -52,7 +52,7 @@ class Drain:
             return
         if not self._next_check_at:
             reason = "the server is ending; running requests are answered"
-            self._edge.close("drain", EdgeClosure(reason, self._limit_s))
+            self._edge.refuse("drain", EdgeClosure(reason, self._limit_s))
             self._print_line(f"running requests have {self._limit_s} s; to end it now: medley stop --now")
         self._next_check_at = now + _POLL_INTERVAL_S
         try:

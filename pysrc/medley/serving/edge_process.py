@@ -51,12 +51,20 @@ class EdgeProcess:
     refusal_cause: str | None = None
     """Why Caddy refuses the present configuration; it keeps the one before, and the engine runs on."""
 
-    def close(self, reason_name: str, closure: EdgeClosure | None) -> None:
-        """Refuse new requests for a named reason, or with None remove it; without reasons it is open."""
+    def refuse(self, reason_name: str, closure: EdgeClosure) -> None:
+        """Refuse new requests for a named reason, until `admit` removes it."""
+        self._replace_closures({**self._list_other_closures(reason_name), reason_name: closure})
+
+    def admit(self, reason_name: str) -> None:
+        """Remove a reason to refuse new requests; without reasons it is open."""
+        self._replace_closures(self._list_other_closures(reason_name))
+
+    def _list_other_closures(self, reason_name: str) -> dict[str, EdgeClosure]:
+        return {name: closure for name, closure in self._closures.items() if name != reason_name}
+
+    def _replace_closures(self, closures: dict[str, EdgeClosure]) -> None:
         old_closure = self._current_closure
-        self._closures.pop(reason_name, None)
-        if closure is not None:
-            self._closures[reason_name] = closure
+        self._closures = closures
         if self._current_closure != old_closure:
             self._configure()
 
@@ -183,7 +191,7 @@ def count_open_requests(control_socket: Path) -> int:
 def run_edge(edge: Edge, program: Path, print_line: Callable[[str], None]) -> Iterator[EdgeProcess]:
     """Run the edge during the body, closed because the model is loading; the body opens it."""
     edge_process = EdgeProcess(edge, program, print_line)
-    edge_process.close("start", STARTING_CLOSURE)
+    edge_process.refuse("start", STARTING_CLOSURE)
     try:
         edge_process.start()
         yield edge_process

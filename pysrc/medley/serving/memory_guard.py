@@ -37,7 +37,10 @@ class MemoryGuard:
         if not self.is_ready or bool(low) == self._is_closed:
             return
         self._is_closed = bool(low)
-        self._edge.close("memory", EdgeClosure(f"memory is low: {low}") if low else None)
+        if low:
+            self._edge.refuse("memory", EdgeClosure(f"memory is low: {low}"))
+        else:
+            self._edge.admit("memory")
         text = f"memory is low, new requests get 503: {low}" if low else "memory recovered"
         self._print_line(text)
         events.record_event("fault" if low else "recovery", self._subject, text)

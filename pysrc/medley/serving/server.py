@@ -118,7 +118,7 @@ class ServerRun(Value):
                 steps.is_over = True
                 start.close()
                 ranks.require_placement()
-                edge.close("start", None)
+                edge.admit("start")
                 if self.work:
                     self.work(BatchServer(server.local_url, server.name, None))
                     raise WorkDone
@@ -196,8 +196,6 @@ def _record_start_and_end(subject: str, launch: Launch) -> Iterator[None]:
     events.record_event("start", subject, "; ".join(launch.plan.why[:1]))
     try:
         yield
-    except Problem:
-        raise
     except KeyboardInterrupt:
         events.record_event("end", subject, "by Ctrl-C, or medley stop --now")
         raise
