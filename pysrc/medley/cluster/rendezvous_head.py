@@ -167,11 +167,14 @@ class Rendezvous:
         for member in self.members:
             member.send({"again": True})
 
-    def ask_hosts(self, *, stacks: bool) -> dict[str, Any]:
-        """Return the hosts' reports about their ranks, by name; None for a host without an answer."""
+    def ask_hosts(self, *, is_final: bool) -> dict[str, Any]:
+        """Return the hosts' reports about their ranks, by name; None for a host without an answer.
+
+        `is_final`: with the ranks' stacks.
+        """
         for member in self.members:
             member.rank_report = None
-            member.send({"look": stacks})
+            member.send({"look": is_final})
         process.wait_until(
             lambda: all(member.rank_report or member.end_reason for member in self.members),
             _RANK_REPORT_LIMIT_S,

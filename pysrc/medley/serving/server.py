@@ -165,7 +165,7 @@ class ServerRun(Value):
                     self.stall_limit_s,
                     log,
                     query_hosts=_build_host_query(prepared),
-                    print_line=on_stall,
+                    on_stall=on_stall,
                 ),
             )
 
@@ -228,8 +228,8 @@ def _build_host_query(prepared: PreparedLaunch) -> HostQuery:
     if cluster is None:
         return lambda **_: {}
 
-    def ask_hosts(*, stacks: bool) -> Mapping[str, Any]:
-        answer = cluster.ask("look", cluster.address, *(["stacks"] if stacks else []))
+    def ask_hosts(*, is_final: bool) -> Mapping[str, Any]:
+        answer = cluster.ask("look", cluster.address, *(["stacks"] if is_final else []))
         return {**answer["hosts"], **dict.fromkeys(answer["silent"])}
 
     return ask_hosts

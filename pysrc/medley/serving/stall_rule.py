@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 STALL_LIMIT_S = 120
 """The default of --stall-limit."""
-SPINNING_LIMITS = 5
+SPINNING_LIMIT_FACTOR = 5
 """An engine may be active without progress for this multiple of `limit_s`."""
-_UNKNOWN_LIMITS = 2
+_UNKNOWN_LIMIT_FACTOR = 2
 """It may be idle for this multiple of `limit_s` while a host does not report its ranks."""
 _REQUEST_PAUSE_S = 30.0
 
@@ -23,8 +23,8 @@ class ProgressClock:
         """Return whether it is time to send a request and to sample the processes."""
         return now - self.progress_at_s >= min(self.limit_s / 4, _REQUEST_PAUSE_S)
 
-    def is_stalled(self, now: float, *, is_known: bool) -> bool:
-        """Return whether the engine is stalled; `is_known`: all ranks were sampled since it was active."""
+    def is_stalled(self, now: float, *, has_samples: bool) -> bool:
+        """Return whether the engine is stalled; `has_samples`: all ranks were sampled since it was active."""
         idle_s = now - max(self.progress_at_s, self.active_at_s)
-        is_spinning = now - self.progress_at_s >= self.limit_s * SPINNING_LIMITS
-        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _UNKNOWN_LIMITS)
+        is_spinning = now - self.progress_at_s >= self.limit_s * SPINNING_LIMIT_FACTOR
+        return is_spinning or idle_s >= self.limit_s * (1 if has_samples else _UNKNOWN_LIMIT_FACTOR)

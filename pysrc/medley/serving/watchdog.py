@@ -26,11 +26,11 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
 from medley.serving import metrics, server_records
-from medley.serving.stall_rule import SPINNING_LIMITS, ProgressClock
+from medley.serving.stall_rule import SPINNING_LIMIT_FACTOR, ProgressClock
 from medley.unusable_file import skip_unusable_file
 from medley.values import Value
 
-_THIS_HOST = "this host"
+_THIS_HOST, _OTHERS = "this host", "others"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
 _QUERY_PAUSE_FACTOR = 4
 """The pause after a query, in durations of it, because each query starts processes on every host."""
@@ -45,8 +45,8 @@ _POWER_COMMAND = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader
 class HostQuery(Protocol):
     """A function that returns the processes of ranks on other hosts, by host; None for a silent host."""
 
-    def __call__(self, *, stacks: bool) -> Mapping[str, HostReport | None]:
-        """Return the processes; `stacks`: with their stacks, and stopped ones are killed."""
+    def __call__(self, *, is_final: bool) -> Mapping[str, HostReport | None]:
+        """Return the processes; the final query reports their stacks too, and over Ray kills stopped ones."""
 
 
 class ProcessSample(Value):
@@ -117,7 +117,7 @@ class Watchdog:
     limit_s: float
     log: Path
     query_hosts: HostQuery = lambda **_: {}
-    print_line: Callable[[str], None] = lambda _: None
+    on_stall: Callable[[str], None] = lambda _: None
     _ended: threading.Event = field(default_factory=threading.Event)
     _is_reporting: bool = False
     _problem: Problem | None = None
@@ -162,10 +162,10 @@ class Watchdog:
         clock = ProgressClock(self.limit_s, time.monotonic())
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_INTERVAL_S)):
             self._check_progress(clock, engine)
-            is_known = self._is_known_since(clock.active_at_s)
-            if clock.is_stalled(time.monotonic(), is_known=is_known) and not self._ended.is_set():
+            has_samples = self._has_samples_since(clock.active_at_s)
+            if clock.is_stalled(time.monotonic(), has_samples=has_samples) and not self._ended.is_set():
                 self._is_reporting = True
-                self._problem = self._build_problem(clock, engine)
+                self._problem = self._report_stuck_engine(clock, engine)
                 return
 
     def _check_progress(self, clock: ProgressClock, engine: Process) -> None:
@@ -180,8 +180,8 @@ class Watchdog:
             self._requested_at_s = now_s
             threading.Thread(target=self._send_request, args=(now_s,), daemon=True).start()
         self._store_sample(_THIS_HOST, ProcessSample(now_s, {_THIS_HOST: _sample_this_host(engine)}))
-        is_querying = now_s < self._next_query_at_s or (self._query_thread and self._query_thread.is_alive())
-        if now_s - clock.progress_at_s >= self.limit_s / 2 and not is_querying:
+        can_query = now_s >= max(self._next_query_at_s, clock.progress_at_s + self.limit_s / 2)
+        if can_query and not (self._query_thread and self._query_thread.is_alive()):
             self._query_thread = threading.Thread(target=self._query_hosts, daemon=True)
             self._query_thread.start()
         clock.active_at_s = max(clock.active_at_s, self._find_active_at(now_s))
@@ -199,7 +199,7 @@ class Watchdog:
         """Send a completion of one token; any answer is a sign of life."""
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
-            limit_s = self.limit_s * (SPINNING_LIMITS + 1)
+            limit_s = self.limit_s * (SPINNING_LIMIT_FACTOR + 1)
             http_client.send_request(
                 "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
@@ -212,19 +212,19 @@ class Watchdog:
     def _query_hosts(self) -> None:
         started_s = time.monotonic()
         with suppress(Problem):
-            hosts = self.query_hosts(stacks=False)
+            hosts = self.query_hosts(is_final=False)
             # The time is that after the answers, because a busy host answers late.
-            self._store_sample("others", ProcessSample(time.monotonic(), hosts))
-        now_s, has_two_samples = time.monotonic(), len(self._samples.get("others", [])) > 1
+            self._store_sample(_OTHERS, ProcessSample(time.monotonic(), hosts))
+        now_s, has_two_samples = time.monotonic(), len(self._samples.get(_OTHERS, [])) > 1
         if has_two_samples:  # otherwise a second sample is needed to see what the ranks do
             self._next_query_at_s = now_s + min(_QUERY_PAUSE_FACTOR * (now_s - started_s), self.limit_s / 2)
 
-    def _is_known_since(self, active_at_s: float) -> bool:
+    def _has_samples_since(self, active_at_s: float) -> bool:
         """Return whether a rank is stopped, or all other hosts answered twice, the second time since then."""
         has_stopped = any(
             sample.list_stopped_processes() for samples in self._samples.values() for sample in samples
         )
-        complete_samples = [sample for sample in self._samples.get("others", []) if not sample.silent_hosts]
+        complete_samples = [sample for sample in self._samples.get(_OTHERS, []) if not sample.silent_hosts]
         return has_stopped or (len(complete_samples) > 1 and complete_samples[-1].at_s > active_at_s)
 
     def _store_sample(self, group: str, sample: ProcessSample) -> None:
@@ -249,29 +249,29 @@ class Watchdog:
             and self._power_w > self._idle_power_w * _BUSY_POWER_RATIO + _BUSY_POWER_W
         )
 
-    def _build_problem(self, clock: ProgressClock, engine: Process) -> Problem:
-        """Write the report, and return the Problem with its file."""
+    def _report_stuck_engine(self, clock: ProgressClock, engine: Process) -> Problem:
+        """Query the hosts for the last time, write the report, and return the Problem with its file."""
         now_s, waited_s = time.monotonic(), time.monotonic() - (self._requested_at_s or clock.progress_at_s)
         quiet_s, refusal = now_s - clock.progress_at_s, ""
         title = (
             f"the engine of {self.model} on port {self.port} is stuck: "
             f"a request for one token is unanswered after {waited_s:.0f} s"
         )
-        self.print_line(f"{title}; its ranks' stacks are collected")
+        self.on_stall(f"{title}; its ranks' stacks are collected")
         hosts: dict[str, HostReport] = {_THIS_HOST: _sample_this_host(engine, stacks=True)}
         last_lines = _read_last_lines(self.log)  # before lines about ranks that the next step kills
         self._store_sample(_THIS_HOST, ProcessSample(now_s, hosts))
         try:
-            other_hosts = self.query_hosts(stacks=True)
+            other_hosts = self.query_hosts(is_final=True)
             sample = ProcessSample(time.monotonic(), other_hosts)
-            self._store_sample("others", sample)
+            self._store_sample(_OTHERS, sample)
             hosts |= {host: report for host, report in sample.processes_by_host.items() if report}
             refusal = f"{', '.join(sample.silent_hosts)} did not answer" if sample.silent_hosts else ""
         except Problem as problem_of_hosts:
             refusal = f"the other hosts could not be asked: {problem_of_hosts.cause}"
         observations = [*self._list_observations(quiet_s), *filter(None, [refusal])]
         cause = "; ".join(observations)
-        self.print_line(cause)  # now, because all hosts' ranks end before the Problem is shown
+        self.on_stall(cause)  # now, because all hosts' ranks end before the Problem is shown
         file = write_report(self.port, observations, hosts, last_lines)
         problem = Problem(title, cause=cause, fix="\n".join(self._list_fixes(file)))
         explained = explain.explain_problem(problem, file)
