@@ -212,22 +212,22 @@ def test_a_unit_ends_with_its_vital_part_and_starts_anew() -> None:
 def test_what_is_started_already_is_not_replaced_unseen() -> None:
     """A second `serve --detach` took the place of the first while that one began, and both said that all
     was well."""
-    with units.require_not_running("medley-x"):
+    with units.claim_start("medley-x"):
         with (
             raises_problem("medley-x", fix=("medley stop", "--port 8001")),
-            units.require_not_running("medley-x"),
+            units.claim_start("medley-x"),
         ):
             pass
         units.start_unit(unit(*SLEEPS))
     pid = runs()
     with (
         raises_problem("medley-x", fix=("medley stop", "--port 8001")),
-        units.require_not_running("medley-x"),
+        units.claim_start("medley-x"),
     ):
         pass
     assert running() == pid
     units.stop_unit("medley-x")
-    with units.require_not_running("medley-x"):
+    with units.claim_start("medley-x"):
         pass
 
 

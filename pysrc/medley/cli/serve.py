@@ -278,7 +278,7 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     name = unit.name
     progress = start_progress()
     with terminal.survive_hangup():
-        with units.require_not_running(name):
+        with units.claim_start(name):
             units.start_unit(unit)
         try:
             with progress.stage(f"{name}: until it is ready"):

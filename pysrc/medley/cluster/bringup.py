@@ -33,7 +33,10 @@ _RAY_START_LIMIT_S = 120
 
 @dataclass
 class Bringup:
-    """The steps of `medley up`, in order; a host that fails in a step is left out of the later ones."""
+    """The steps of `medley up`, in the order in which cli/cluster.py calls them.
+
+    A host that fails in a step is left out of the later ones.
+    """
 
     fleet: Fleet
     progress: Progress
@@ -62,10 +65,9 @@ class Bringup:
         own_digest = self_command.compute_source_digest()
         for name in self.fleet.answering_hosts:
             remote = self.fleet.remotes[name]
-            problem = checks.clock_problem(name, remote.clock_ahead_s)
-            if problem := problem or checks.other_version_problem(
-                name, remote.greeting["medley"], own_digest
-            ):
+            clock_problem = checks.clock_problem(name, remote.clock_ahead_s)
+            version_problem = checks.other_version_problem(name, remote.greeting["medley"], own_digest)
+            if problem := clock_problem or version_problem:
                 self.fleet.failed[name] = problem
         self._require_head()
         with self.progress.stage(f"check {format_host_count(self.fleet.answering_hosts)}"):
@@ -105,7 +107,9 @@ class Bringup:
             )
         except Problem as problem:
             workers = (name for name in facts_by_host if name != self.head)
-            removable_hosts = (name for name in workers if _can_share_network(facts_by_host, name, options))
+            removable_hosts = (
+                name for name in workers if _is_network_possible_without(name, facts_by_host, options)
+            )
             incompatible = next(removable_hosts, None)
             if incompatible is None:
                 raise
@@ -174,7 +178,7 @@ class Bringup:
         token = self._fetch_token()
         self.started_hosts = names
         with self.progress.stage(f"Ray on {', '.join(names)}"):
-            self._request_start(token, names)
+            self._request_start(names, token=token)
             answers = self._ask_hosts(
                 "settle", lambda name: {"role": self.get_role(name)}, _RAY_START_LIMIT_S, names
             )
@@ -208,7 +212,7 @@ class Bringup:
                 self.fleet.failed[name] = problem
 
     def plan_commands(self) -> Mapping[str, Table]:
-        return self._request_start(None, self.hosts_to_start)
+        return self._request_start(self.hosts_to_start, token=None)
 
     def build_host_request(self, name: str) -> Table:
         member = self.fleet.cluster.hosts[name]
@@ -223,8 +227,8 @@ class Bringup:
             "engine": self.fleet.cluster.engine,
         }
 
-    def _request_start(self, token: str | None, names: list[str]) -> dict[str, Table]:
-        """Start Ray on these hosts; without a token, return only its commands."""
+    def _request_start(self, names: list[str], *, token: str | None) -> dict[str, Table]:
+        """Start Ray on these hosts; a dry run has no token, and returns only the commands."""
 
         def build_request(name: str) -> Table:
             endpoint = self.endpoints[name]
@@ -276,9 +280,10 @@ class Bringup:
             raise problem
 
 
-def _can_share_network(
-    facts_by_host: Mapping[str, facts.Facts], left_out_host: str, options: NetworkOptions
+def _is_network_possible_without(
+    left_out_host: str, facts_by_host: Mapping[str, facts.Facts], options: NetworkOptions
 ) -> bool:
+    """Return whether the other hosts share a network."""
     try:
         per_host.choose_new_cluster_network(
             {name: host_facts for name, host_facts in facts_by_host.items() if name != left_out_host}, options

@@ -111,6 +111,7 @@ def get_ray_folder() -> Path:
 
 
 def find_membership() -> Membership | None:
+    """Return the recorded membership if its processes, or its container, run."""
     membership, runtime = read_membership(), _read_container_runtime()
     if membership and (
         find_processes() or (runtime and container_runtime.is_running(runtime, _get_container_name()))
@@ -163,7 +164,7 @@ def _is_own_process(identity: ProcessIdentity, mark: Path) -> bool:
 
 
 def end_ray() -> int:
-    """End all processes of the cluster here and their supervisor; return how many there were."""
+    """End all processes of the cluster here and their supervisor; return how many; 1 for a container."""
     ray_processes = find_processes()
     units.stop_unit(UNIT_NAME)
     process_identity.end_processes(ray_processes, grace_s=3)

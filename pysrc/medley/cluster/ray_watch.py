@@ -65,23 +65,24 @@ def require_reach(ray_cluster: Membership) -> None:
     own_address, head_address = ray_cluster.address, ray_cluster.head.partition(":")[0]
     ports = map(str, (RayPorts.last, *RayPorts.raylet))
     answer = ray_cluster.ask("reach", own_address, *ports, limit_s=_REACH_LIMIT_S)
-    if not answer["back"]:
+    is_task_back, closed_here, closed_on_head = answer["back"], answer["closed"], answer["ahead"]
+    if not is_task_back:
         raise Problem(
             "this host joined, and the head's tasks do not answer",
             cause=f"a task on {head_address} did not come back; "
             "a firewall there drops the ports of Ray's workers",
             fix=f"on the head: sudo ufw allow from {own_address}; sudo ufw status",
         )
-    if answer["closed"]:
+    if closed_here:
         raise Problem(
             "the head cannot reach this host",
-            cause=f"{head_address} cannot connect to {', '.join(answer['closed'])}",
+            cause=f"{head_address} cannot connect to {', '.join(closed_here)}",
             fix=f"open all TCP ports, because ranks pick free ones: sudo ufw allow from {head_address}",
         )
-    if answer["ahead"]:
+    if closed_on_head:
         raise Problem(
             "this host reaches Ray on the head, but not the ports of a model's ranks",
-            cause=f"cannot connect to {', '.join(answer['ahead'])}",
+            cause=f"cannot connect to {', '.join(closed_on_head)}",
             fix=f"on the head: sudo ufw allow from {own_address}; sudo ufw status",
         )
 
@@ -206,7 +207,7 @@ class RayWatch:
     def __init__(self, ray_cluster: Membership) -> None:
         self._ray_cluster = ray_cluster
         self._vital_processes = _find_vital_processes()
-        self._ended_processes = FailedProcessFinder(STOPPED_LIMIT_S)
+        self._finder = FailedProcessFinder(STOPPED_LIMIT_S)
         host, _, port = ray_cluster.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
         self._checked_at = time.monotonic()
@@ -218,7 +219,7 @@ class RayWatch:
             return
         self._checked_at = time.monotonic()
         ended_names = sorted(
-            self._vital_processes[process] for process in self._ended_processes.find(self._vital_processes)
+            self._vital_processes[process] for process in self._finder.find(self._vital_processes)
         )
         if ended_names:
             raise self._ray_lost_problem(

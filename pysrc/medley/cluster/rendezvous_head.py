@@ -78,11 +78,11 @@ class JoinedHost:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        with self._lock, contextlib.suppress(ChannelClosed):  # listen() notices a lost host
+        with self._lock, contextlib.suppress(ChannelClosed):  # receive_until_end notices a lost host
             self.channel.send(message)
 
-    def exchange_signs(self) -> None:
-        """Exchange signs of life until it is gone, or has ended."""
+    def receive_until_end(self) -> None:
+        """Send signs of life and read its messages until it is gone, or has ended."""
         while self.end_reason is None:
             self.send({"alive": True})
             try:
@@ -145,7 +145,7 @@ class Rendezvous:
             if any(other.name == member.name for other in self.members):
                 member.name = f"{member.name}-{len(self.members) + 1}"
             self.members.append(member)
-            threading.Thread(target=member.exchange_signs, daemon=True).start()
+            threading.Thread(target=member.receive_until_end, daemon=True).start()
             self._progress.note(f"{member.name} has joined")
         self.members = [other for other in self.members if other.end_reason is None]
         return len(self.members) >= count
@@ -233,7 +233,7 @@ class Rendezvous:
             introduction = _receive_message(channel, _INTRODUCTION_LIMIT_S)
             _require_admissible(has_type(introduction, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
-            _receive_message(channel, _PREPARE_LIMIT_S)
+            _receive_message(channel, _PREPARE_LIMIT_S)  # `ready`: its environment and model are there
             host_facts = facts.read_facts(transcript.parse_transcript(introduction["facts"]))
         except (ChannelRefused, ChannelClosed, TimeoutError, ValueError, LookupError, Problem) as error:
             self._progress.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")

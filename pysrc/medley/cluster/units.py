@@ -34,7 +34,10 @@ _STARTED_LIMIT_S = 10
 _POLL_INTERVAL_S = 0.2
 _VITAL_CHECK_INTERVAL_S = 1.0
 STOPPED_LIMIT_S = 20.0
-"""A stopped gcs_server accepts connections, and all of Ray hangs."""
+"""Seconds that a vital process may be stopped before it counts as ended.
+
+A stopped gcs_server accepts connections, and all of Ray hangs.
+"""
 _UNDO_LIMIT_S = 30
 _DAMAGED_STOP_LIMIT_S = 30
 """Seconds to stop a unit whose file is damaged."""
@@ -78,8 +81,8 @@ def start_unit(unit: Unit) -> None:
 
 
 @contextmanager
-def require_not_running(name: str) -> Iterator[None]:
-    """Raise a Problem where a unit of this name runs, or another medley starts one."""
+def claim_start(name: str) -> Iterator[None]:
+    """Claim a unit during the body; raise a Problem where it runs, or another medley starts it."""
     with storage.lock_file(get_units_folder() / f"{name}.starting") as is_free:
         running_state = read_state(name)
         if not is_free or (
@@ -237,7 +240,8 @@ class UnitSupervisor:
             delay_s = self._record_end(finished, time.monotonic() - began_s)
             if self.unit.restart is None:
                 return finished.status
-            # After it gave up, wait until this process is stopped. The monotonic clock ignores a new date.
+            # Without a delay it gave up, and waits until this process is stopped.
+            # The monotonic clock ignores a new date.
             ended_s = time.monotonic()
             while delay_s is None or time.monotonic() < ended_s + delay_s:
                 time.sleep(_POLL_INTERVAL_S)
@@ -266,12 +270,10 @@ class UnitSupervisor:
     ) -> ProcessResult:
         """Wait until the unit's command ends, or a vital process, whose end the command may not notice."""
         vital_processes = self._find_vital_processes()
-        ended_processes = FailedProcessFinder(STOPPED_LIMIT_S)
+        finder = FailedProcessFinder(STOPPED_LIMIT_S)
         rank_memory = RankMemory(self.unit.name)
         while (finished := main_process.wait(_VITAL_CHECK_INTERVAL_S if self.unit.vital else None)) is None:
-            gone_names = sorted(
-                vital_processes[identity] for identity in ended_processes.find(vital_processes)
-            )
+            gone_names = sorted(vital_processes[identity] for identity in finder.find(vital_processes))
             if gone_names:
                 message = f"medley: {', '.join(gone_names)} is gone, and {self.unit.name} with it"
                 write_line(message)
