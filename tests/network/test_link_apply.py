@@ -65,6 +65,15 @@ def test_a_step_that_fails_leaves_all_as_it_was(state: Path, command: str, said:
     assert json.loads((storage.find_state_folder() / "links.json").read_text()) == []
 
 
+def test_a_failed_step_names_what_was_not_taken_back(state: Path) -> None:
+    """It once said that the change was undone, although a command that undoes it had failed."""
+    change = written(state, "ours\n", commands=("exit 3",), undo=("exit 2", "true"))
+    with raises_problem("1 of the commands", cause="exited with 3", fix="sh -c 'exit 2'") as raised:
+        link_apply.apply_change(change)
+    assert "true" not in raised.value.fix
+    assert link_apply.load_records() == []
+
+
 def test_a_file_that_somebody_changed_is_not_overwritten(state: Path) -> None:
     link_apply.apply_change(written(state, "ours\n"))
     (state / "net.yaml").write_text("theirs\n")

@@ -170,26 +170,38 @@ def apply_change(change: Change) -> None:
         "undo": [list(command.argv) for command in change.undo],
     }
     storage.write_text(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
+    cause: str | None = "the change was interrupted"
+    failed_undo: list[Command] = []
     try:
-        _run_change(change)
-    except BaseException as error:
-        undo_change(force=True)
-        if isinstance(error, OSError):
-            raise _build_failed_step_problem(describe_error(error)) from error
-        raise
+        cause = _run_change(change)
+    except OSError as error:
+        cause = describe_error(error)
+    finally:
+        if cause is not None:
+            failed_undo = _undo_newest_change()
+    if cause is not None:
+        raise _build_failed_step_problem(cause, failed_undo)
 
 
-def _run_change(change: Change) -> None:
+def _run_change(change: Change) -> str | None:
+    """Run the steps up to one that fails; return that step with its output, or None if all ran."""
     if change.file:
         storage.write_text(change.file.path, change.file.text, secret=True)
     for command in change.commands:
         result = process.run(command, limit_s=_LIMIT_S)
         if result.status:
             output = "\n".join(line for line in result.lines if line.strip())
-            raise _build_failed_step_problem(f"{command}\n{output or f'it exited with {result.status}'}")
+            return f"{command}\n{output or f'it exited with {result.status}'}"
+    return None
 
 
-def _build_failed_step_problem(cause: str) -> Problem:
+def _build_failed_step_problem(cause: str, failed_undo: list[Command]) -> Problem:
+    if failed_undo:
+        return Problem(
+            f"a step failed, and then {len(failed_undo)} of the commands that undo the change",
+            cause=f"{cause}\nA command that undoes a step fails also where that step had not run",
+            fix=_format_undo_fix(failed_undo),
+        )
     return Problem(
         "a step failed, so the change was undone",
         cause=cause,
@@ -209,7 +221,7 @@ def undo_change(*, force: bool = False) -> str:
             cause=f"{_find_record_path()} has no change of medley link setup",
             fix="ip -brief address  # shows the addresses; for changes made with sudo, use sudo",
         )
-    newest, *older = records
+    newest = records[0]
     path = Path(newest["path"]) if newest["path"] else None
     text = storage.read_text(path) if path else None
     if path and not force and text != newest["text"]:
@@ -218,21 +230,33 @@ def undo_change(*, force: bool = False) -> str:
             cause="it differs from what medley wrote" if text is not None else "it was removed",
             fix="to restore it anyway: medley link setup --undo --force",
         )
-    old_text = newest["old"]
-    if path and old_text is not None:
-        storage.write_text(path, old_text, secret=True)
-    elif path:
-        storage.remove_file(path)
-    failed = [argv for argv in newest["undo"] if process.run(Command(tuple(argv)), limit_s=_LIMIT_S).status]
-    storage.write_text(_find_record_path(), json.dumps(older), secret=True)
+    failed = _undo_newest_change()
     if failed and not force:
-        commands = "\n".join(str(Command(tuple(argv))) for argv in failed)
         raise Problem(
             "not everything could be undone",
             cause=f"{len(failed)} commands failed; after a reboot there may be nothing left to undo",
-            fix=f"check with ip -brief address, and if needed run:\n{commands}",
+            fix=_format_undo_fix(failed),
         )
     return str(newest["what"])
+
+
+def _undo_newest_change() -> list[Command]:
+    """Restore the file of the newest change and run its undo commands; return those that failed."""
+    newest, *older = load_records()
+    path, old_text = newest["path"], newest["old"]
+    if path and old_text is not None:
+        storage.write_text(Path(path), old_text, secret=True)
+    elif path:
+        storage.remove_file(Path(path))
+    commands = [Command(tuple(argv)) for argv in newest["undo"]]
+    failed = [command for command in commands if process.run(command, limit_s=_LIMIT_S).status]
+    storage.write_text(_find_record_path(), json.dumps(older), secret=True)
+    return failed
+
+
+def _format_undo_fix(failed: list[Command]) -> str:
+    commands = "\n".join(map(str, failed))
+    return f"check with ip -brief address, and if needed run:\n{commands}"
 
 
 def wait_for_settings(settings: Iterable[LinkSetting]) -> tuple[LinkSetting, ...]:
