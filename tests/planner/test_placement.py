@@ -128,6 +128,8 @@ def test_the_users_own_split_is_obeyed_and_priced() -> None:
     forced = place_model(big, two, wanted.replace(partition="10,54"))
     assert format_layers(forced.layout) == "10,54" != format_layers(planned.layout)
     assert forced.prediction.tokens_per_s < planned.prediction.tokens_per_s
+    assert any("; your VLLM_PP_LAYER_PARTITION=10,54 gives " in line for line in forced.why)
+    assert not any("the running cluster" in line for line in forced.why)
 
 
 @pytest.mark.parametrize(

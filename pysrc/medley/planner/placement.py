@@ -304,8 +304,12 @@ def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> 
         # Embedding and head are on other hosts then, so the layers are cut again.
         if list(places) != sorted(places):
             layout = recut_layers(workload, layout)
+    source = "the running cluster gives"
     if options.partition is not None:
         variable = ENGINE_TABLES[options.engine].partition_variable
+        user_variable = f"your {variable}={options.partition}"
+        is_moved = layout != choice.layout
+        source = f"the running cluster and {user_variable} give" if is_moved else f"{user_variable} gives"
         layout = _apply_partition(workload.shape, layout, options.partition, variable)
     if layout == choice.layout:
         return choice
@@ -313,7 +317,7 @@ def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> 
     prediction = predict_speed(workload.shape, layout, workload.load)
     if not layout_fit.fits:
         fix = "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place"
-        if options.partition:
+        if options.partition is not None:
             fix = (
                 f"unset {ENGINE_TABLES[options.engine].partition_variable}: it sets the layers of each stage"
             )
@@ -326,7 +330,7 @@ def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> 
     old_figures = describe_figures(workload, choice.fit, choice.prediction)
     why = (
         *(reason for reason in choice.why if reason not in old_figures),
-        f"planned {describe_layout(choice.layout)}; the running cluster gives {describe_layout(layout)}",
+        f"planned {describe_layout(choice.layout)}; {source} {describe_layout(layout)}",
         *describe_figures(workload, layout_fit, prediction),
     )
     return choice.replace(layout=layout, fit=layout_fit, prediction=prediction, why=why)
