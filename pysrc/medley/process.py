@@ -93,7 +93,7 @@ def ask_host(
     except subprocess.TimeoutExpired as error:
         raise Problem(
             "this host does not answer questions about itself",
-            cause=f"a command did not end within {_QUESTIONS_LIMIT_S} s, though each has a limit",
+            cause=f"its commands did not all end within {_QUESTIONS_LIMIT_S} s, although each has a limit",
             fix="find the process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
         ) from error
     except OSError as error:
