@@ -38,13 +38,12 @@ ODD = (
 )
 CALL = """\
 import json, sys
-from dataclasses import asdict
 from medley.cluster import systemd
 from medley.cluster.unit_file import Unit
 verb, word = sys.argv[1:]
 words = [Unit.from_json(word) if verb == "start_unit" else word] if word else []
 found = getattr(systemd, verb)(*words)
-print(json.dumps(asdict(found) if verb == "read_state" and found else found))
+print(json.dumps(found.to_table() if verb == "read_state" and found else found))
 """
 
 

@@ -65,7 +65,7 @@ def check(root: Path, address: str) -> None:
 
 
 def manifest() -> Manifest:
-    return Manifest.from_table(awaited("manifest.json"))
+    return Manifest.parse(awaited("manifest.json"))
 
 
 def secret() -> str:
