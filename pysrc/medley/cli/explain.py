@@ -65,7 +65,11 @@ def _list_lines(explanation: Explanation) -> Iterator[str]:
         yield from _list_problem_lines(problem)
     if not explanation.problems:
         lines = sum(scan.lines for scan in explanation.scans)
-        yield fit(f"no failure is in {', '.join(scan.name for scan in explanation.scans)} ({lines} lines)")
+        names = ", ".join(scan.name for scan in explanation.scans)
+        doubtful_line = explanation.doubtful_line
+        yield fit(f"no {'known ' if doubtful_line else ''}failure is in {names} ({lines} lines)")
+        if doubtful_line:
+            yield fit(f"  a line reads like an error: {doubtful_line}")
 
 
 def _list_problem_lines(failure: FailureReport) -> Iterator[str]:

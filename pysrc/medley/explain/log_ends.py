@@ -17,6 +17,14 @@ from medley.explain.stops import find_stop
 
 _LAST_LINES = 3
 """Lines at the end of a log, without blank ones, that may be a command's own error."""
+# Words of an error in any place of a line; not in a name, such as error_handler or /no-error/.
+_ERROR_WORDS = re.compile(
+    r"(?i)(?<![\w./-])(?:errors?|failed|failure|denied|unauthorized|refused|fatal|cannot|can't|could not)"
+    r"(?![\w/-])(?!\s*[=:]\s*(?:0|none|null|false|\[\]|\{\}|'')(?!\w))"
+)
+_NO_ERROR = re.compile(
+    r"(?i)\b(?:no|0|without|ignor\w+) (?:\w+ )?(?:errors?|failures?|failed)\b|\b(?:if|when) "
+)
 _ANSWER_LINES = 60
 """Lines before an exception that may have the answer of its request."""
 _MAX_END_CHARS = 400
@@ -125,3 +133,26 @@ def find_last_words(scan: LogScan) -> FailureMatch | None:
     return FailureMatch(
         UNKNOWN, words, line, scan.lines - len(scan.tail) + index + 1, scan.name, line.when, scan.engine
     )
+
+
+def find_error_like_line(scan: LogScan) -> FailureMatch | None:
+    """Return the first line near the end that reads like an error, where nothing else explains the log.
+
+    A command's output may go on after its error, with the next commands of its user.
+    """
+    if scan.was_ready or scan.stopped:
+        return None
+    lines = ((index, parse_line(raw)) for index, raw in enumerate(scan.tail))
+    error_lines = [(index, line) for index, line in lines if reads_like_error(line)]
+    if not error_lines:
+        return None
+    index, line = error_lines[0]
+    words = {"kind": "a line that reads like an error", "message": shorten_message(line.text)}
+    number = scan.lines - len(scan.tail) + index + 1
+    return FailureMatch(UNKNOWN, words, line, number, scan.name, line.when, scan.engine)
+
+
+def reads_like_error(line: LogLine) -> bool:
+    if line.level in (INFO, WARNING) or is_echo(line.text) or _NO_ERROR.search(line.text):
+        return False
+    return bool(line.level == ERROR or _ERROR_WORDS.search(line.text))

@@ -17,6 +17,7 @@ from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.explain.package_versions import AffectedReleases
 from medley.explain.templates import GROUP, fill_in_words, fill_template
+from medley.explain.whole_log import WHOLE_LOG_GROUPS
 from medley.values import StrictTable, Value, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
@@ -31,6 +32,7 @@ SCAN_GROUPS = frozenset(
         *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped", "toolkit_package"),
         *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected", "loader", "gid_index"),
         *("own_target", "other_target", "compiled_file", "p2p_off"),
+        *WHOLE_LOG_GROUPS,
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""

@@ -10,11 +10,13 @@ from medley.errors import Problem
 from medley.explain.error_lines import NEAR_LINES
 from medley.explain.events import DEFECT, REQUEST, UNKNOWN
 from medley.explain.fitted_fix import fit_fix
-from medley.explain.lines import reports_fault
+from medley.explain.lines import parse_line, reports_fault
 from medley.explain.log_ends import (
+    find_error_like_line,
     find_failed_request,
     find_last_words,
     find_unfinished_step,
+    reads_like_error,
 )
 from medley.explain.patterns import CONFIDENCE_RANK, Confidence, KnownFailures, Phase, Wording
 from medley.explain.refused_request import find_refused_request
@@ -98,6 +100,12 @@ class Explanation(Value):
     """Skipped known failures, with reasons."""
 
     @property
+    def doubtful_line(self) -> str | None:
+        """A line that reads like an error, in logs without a failure."""
+        lines = (parse_line(raw) for scan in self.scans for raw in scan.tail)
+        return next((shorten_message(line.text) for line in lines if reads_like_error(line)), None)
+
+    @property
     def first(self) -> FailureReport | None:
         return self.problems[0] if self.problems else None
 
@@ -106,7 +114,7 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
     """Choose among the matches of all logs; without one, a log that ends in a phase of a start or serving."""
     phases = known.phases
     for scan in scans:
-        scan.drop_unaffected()
+        scan.complete_matches()
         # An error whose known failure does not count is an unknown one.
         scan.matches = [match for match in scan.matches if _can_count(match, scan)]
     matches = [match for scan in scans for match in scan.matches if not _has_recovered(match, scans)]
@@ -134,6 +142,8 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
         reports = _report_first(find_failed_request(scan, phases, also_served=True) for scan in scans)
     if not reports:
         reports = _report_first(map(find_last_words, scans))
+    if not reports:
+        reports = _report_first(map(find_error_like_line, scans))
     by_log = {scan.name: scan for scan in scans}
     reports = [
         report.replace(

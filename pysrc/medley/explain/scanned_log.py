@@ -13,6 +13,7 @@ from medley.explain.lines import LogLine, cut_at_blank
 from medley.explain.package_versions import describe_affected
 from medley.explain.patterns import Failure
 from medley.explain.skipped_imports import SkippedImport
+from medley.explain.whole_log import read_whole_log
 from medley.values import Value
 
 TAIL_LINES = 200
@@ -126,10 +127,11 @@ class LogScan:
             errors, ready=self.was_ready, end_number=self.end_number, lines=self.lines
         )
 
-    def drop_unaffected(self) -> None:
-        """Drop faults of other releases than the log shows, and add its release to the others."""
+    def complete_matches(self) -> None:
+        """Drop faults of other releases than the log shows; add the facts of the whole log to the others."""
+        facts = read_whole_log(self.figures)
         self.matches = [
-            match.replace(groups={**match.groups, "affected": affected}) if affected else match
+            match.replace(groups={**match.groups, **facts, "affected": affected or None})
             for match in self.matches
             if (affected := describe_affected(match.failure.affects, self.figures)) is not None
         ]
