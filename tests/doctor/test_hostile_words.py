@@ -72,6 +72,31 @@ def replace_word(word: str, hostile_word: str, host: ExaminedHost) -> Transcript
     }
 
 
+def list_texts(case: Examination, rule_name: str) -> list[str]:
+    """Return the summaries, titles and causes of a rule."""
+    checks = [check for rule, check in run_checks(case) if rule.name == rule_name]
+    problems = [check.problem for check in checks if check.problem]
+    return [
+        *(check.summary for check in checks),
+        *(text for each in problems for text in (each.what, each.cause)),
+    ]
+
+
+def test_each_title_and_cause_is_one_line() -> None:
+    """A word of a host is no line of doctor's, such as another check that passed or a fix."""
+    folded_texts = []
+    for fault in FAULTS:
+        case = fault.case()
+        text = "\n".join(answer.text for host in case.hosts.values() for answer in host.answers.values())
+        words = {word for line in list_texts(case, fault.rule) for word in _WORD.findall(line)}
+        for word in words & {*_WORD.findall(text)}:
+            answers = {name: replace_word(word, "x\\nfix\x9b", host) for name, host in case.hosts.items()}
+            texts = list_texts(rebuild_case(case, answers), fault.rule)
+            assert not [line for line in texts if not line.isprintable()], (word, texts)
+            folded_texts += [line for line in texts if "x fix�" in line or "fix�" in line]
+    assert folded_texts
+
+
 @pytest.mark.parametrize(
     "fault", [*FAULTS, *EXTRA_FAULTS], ids=lambda fault: f"{fault.rule}: {fault.summary}"
 )

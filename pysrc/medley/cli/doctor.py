@@ -26,6 +26,7 @@ from medley.doctor.examination import (
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.host.kind import read_answers_by_host
+from medley.planner.report import make_printable
 
 CheckedRules = tuple[tuple[Rule, Check], ...]
 _STATE_SIGNS: Mapping[State, tuple[str, str, str]] = {
@@ -193,7 +194,7 @@ def _format_line(state: State, text: str) -> str:
 
 def _format_headline(name: str, examination: Examination) -> str:
     """Return the host's kind, system, driver and CUDA, as far as they are known."""
-    host, shown = examination.hosts.get(name), "cluster" if name == ALL_HOSTS_NAME else name
+    host, shown = examination.hosts.get(name), "cluster" if name == ALL_HOSTS_NAME else make_printable(name)
     if host is None:
         return paint(shown, "bold")
     driver = host.facts.driver
@@ -203,7 +204,7 @@ def _format_headline(name: str, examination: Examination) -> str:
         driver.version and f"driver {driver.version}",
         driver.cuda and f"CUDA {driver.cuda}",
     )
-    return f"{paint(shown, 'bold')}  {paint(' · '.join(filter(None, parts)), 'dim')}".rstrip()
+    return f"{paint(shown, 'bold')}  {paint(make_printable(' · '.join(filter(None, parts))), 'dim')}".rstrip()
 
 
 def _format_count(count: int, noun: str) -> str:

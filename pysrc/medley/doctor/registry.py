@@ -14,6 +14,8 @@ from medley.doctor import (
     versions,
 )
 from medley.doctor.checks import Check, Examination, Rule
+from medley.errors import Problem
+from medley.planner.report import make_printable
 
 _MODULES = (versions, network, manual_settings, reachability, kernel, memory, gpu, device_speed, system)
 
@@ -23,4 +25,18 @@ RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if i
 def run_checks(examination: Examination) -> Iterator[tuple[Rule, Check]]:
     """Run every rule on the examination; results come in the order of RULES, then of the hosts."""
     for rule in RULES:
-        yield from ((rule, check) for check in rule.run(examination))
+        yield from ((rule, _fold_lines(check)) for check in rule.run(examination))
+
+
+def _fold_lines(check: Check) -> Check:
+    """Put summary, title and cause in one line each: words of hosts in them may hold line breaks."""
+    problem = check.problem
+    return check.replace(
+        summary=_fold_text(check.summary),
+        problem=problem
+        and Problem(_fold_text(problem.what), cause=_fold_text(problem.cause), fix=problem.fix),
+    )
+
+
+def _fold_text(text: str) -> str:
+    return text if text.isprintable() else make_printable(text)
