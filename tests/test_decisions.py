@@ -1,5 +1,7 @@
 """The index of decisions has every variable that a launch sets, and where it comes from."""
 
+import subprocess
+import sys
 from fnmatch import fnmatchcase
 
 import pytest
@@ -8,6 +10,7 @@ from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
 from tests.planner.imagined import launch_steps, site
 from tools import decisions
+from tools.architecture import ROOT
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,20 @@ def test_defaults_and_limits_have_their_places() -> None:
 def test_a_word_selects_rows() -> None:
     assert "GLOO_SOCKET_IFNAME" in decisions.tables("gloo")
     assert "--port" not in decisions.tables("gloo")
+
+
+def test_choices_have_their_modules() -> None:
+    rows = {decision.name: decision for decision in decisions.choices()}
+    assert rows["choose_launcher"].place == "engine/launcher.py"
+    assert rows["choose_launcher"].value.startswith("Return the launcher and the reason")
+
+
+def test_without_a_row_the_tool_names_the_next_search() -> None:
+    words = (sys.executable, "-m", "tools.decisions", "no-such-word")
+    finished = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert "'no-such-word'" in finished.stderr
+    assert "tools.architecture modules" in finished.stderr
 
 
 def test_each_variable_has_the_reason_of_its_own_call() -> None:

@@ -1,6 +1,6 @@
-"""List where each environment variable, default and limit is decided, for a page of the site.
+"""List where each choice, environment variable, default and limit is decided, for a page of the site.
 
-python -m tools.decisions            print the three tables
+python -m tools.decisions            print the four tables
 python -m tools.decisions WORD       print the rows with this word
 """
 
@@ -52,10 +52,16 @@ def limits() -> list[Decision]:
     return sorted({decision for file in _files() for decision in _list_limits(file)})
 
 
+def choices() -> list[Decision]:
+    """Return each function `choose_…` that other modules call, with the first line of its docstring."""
+    return sorted({decision for file in _files() for decision in _list_choices(file)})
+
+
 def tables(word: str = "") -> str:
-    """Return the three tables; with `word`, the rows that contain it."""
+    """Return the four tables; with `word`, the rows that contain it, or nothing."""
     parts = []
     for title, head, rows in (
+        ("Choices", "function | what it returns | decided in", choices()),
         ("Environment variables", "variable | why | set in", variables()),
         ("Defaults", "option | default | decided in", defaults()),
         ("Limits", "number | value | decided in", limits()),
@@ -170,6 +176,12 @@ def _list_limits(file: Path) -> Iterator[Decision]:
                     yield Decision(name.lstrip("_"), f"`{ast.unparse(value)}`{text}", _place(file, ""))
 
 
+def _list_choices(file: Path) -> Iterator[Decision]:
+    for node in ast.walk(_parse(file)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("choose_"):
+            yield Decision(node.name, (ast.get_docstring(node) or "").partition("\n")[0], _place(file, ""))
+
+
 def _pair_values(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield each assigned name with its value: one, or those of `_A, _B = 1, 2`."""
     if isinstance(target, ast.Name):
@@ -214,4 +226,11 @@ def _walk_table(table: object, keys: tuple[str, ...]) -> Iterator[tuple[tuple[st
 
 
 if __name__ == "__main__":
-    print(tables(" ".join(sys.argv[1:])))
+    search_word = " ".join(sys.argv[1:])
+    rows_of_word = tables(search_word)
+    if not rows_of_word:
+        sys.exit(
+            f"no choice, variable, default or limit has {search_word!r} in its row; search the first lines "
+            f"of modules: python -m tools.architecture modules | grep -i {search_word!r}"
+        )
+    print(rows_of_word)
