@@ -1,4 +1,4 @@
-"""Copy a model, and the extra files that it needs, to every host of a cluster."""
+"""Choose from which host a model is copied, and copy it, with its extra files, to every host of a cluster."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""Check disks, hub, containers, secrets, lingering and the character set; report the requested model."""
+"""Check free disk space, hub, containers, secrets, lingering and charset; report the requested model."""
 
 import re
 from collections.abc import Iterator

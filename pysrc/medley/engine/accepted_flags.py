@@ -1,4 +1,4 @@
-"""Check what an engine release accepts: its flags, their values and keys, and the variables it reads.
+"""List what an engine release accepts: its flags, their values and keys, and the variables it reads.
 
 `locks/parsers/ENGINE-VERSION.json` describes the release of each lock (`python -m tools.engine_parsers`). An
 image or a virtualenv of the user's own may be a fork, so the same script reads its own parser once.

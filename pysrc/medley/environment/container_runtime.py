@@ -1,4 +1,4 @@
-"""Find, fetch and remove the images and containers of docker or podman."""
+"""Choose docker or podman; find, fetch and remove its images and containers."""
 
 import itertools
 import shlex

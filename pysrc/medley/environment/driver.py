@@ -1,4 +1,4 @@
-"""Check the host's NVIDIA driver libraries: present, complete, new enough."""
+"""Decide whether the host's NVIDIA driver libraries are present, complete and new enough."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Download a model into the hub's cache, with progress, and compare its weights with the hub's SHA-256."""
+"""Choose and download a model's files into the hub's cache; compare its weights with the hub's SHA-256."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Find hosts in ssh's files and among the kernel's neighbors.
+"""Find mentions of hosts in ssh's files and the kernel's neighbors, of which candidates.py chooses.
 
 No address is scanned: the kernel's neighbor table is read, and avahi lists hosts that announce ssh.
 """

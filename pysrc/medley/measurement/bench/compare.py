@@ -1,4 +1,4 @@
-"""Compare two benchmarks: the ratios of their medians, and what differs between them."""
+"""Decide whether two benchmarks differ, by the ratios of their medians; list what differs between them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
