@@ -42,10 +42,13 @@ class Membership(Value):
     address: str
     interface: str
     environment: str
+    """The folder of its engine environment; empty with an image."""
     token: str
+    """The path of the file with the token, never the token."""
     image: Mapping[str, Any] | None = None
     """The container image of its Ray, if any."""
     table: Mapping[str, str] = field(default_factory=dict)
+    """The user's variables for this host: `[environment]` of cluster.toml."""
     nccl: str | None = None
     """The user's own libnccl.so.2, instead of the engine environment's."""
     nccl_written: str | None = None
