@@ -17,8 +17,8 @@ from medley.measurement.bench.record import Record
 from medley.measurement.bench.run import measure_offline, measure_server
 from medley.measurement.bench.target import (
     TargetOptions,
-    find_target,
     plan_offline_target,
+    prepare_target,
     require_context_room,
 )
 from medley.schema import (
@@ -139,7 +139,7 @@ class BenchVerb(Verb):
             )
         load, progress = self._build_load(), start_progress()
         server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
-        target = find_target(TargetOptions(*server, is_insecure=self.is_insecure), progress)
+        target = prepare_target(TargetOptions(*server, is_insecure=self.is_insecure), progress)
         require_context_room(load, target.served.model, target.max_tokens)
         if not self.dry_run:
             return measure_server(target, load, self.timeout_s, progress)

@@ -9,7 +9,7 @@ import pytest
 
 from medley.engine.server_spec import ServerSpec
 from medley.measurement.bench.load import BenchLoad
-from medley.measurement.bench.target import TargetOptions, find_target
+from medley.measurement.bench.target import TargetOptions, prepare_target
 from medley.model import hub, trust
 from medley.model.remote_code import Code, compute_fingerprints, read_folder_code
 from medley.planner import Device, Layout, Stage
@@ -62,8 +62,8 @@ class RecordedNotes(SilentProgress):
 @pytest.mark.parametrize("by_url", [True, False], ids=["named by its address", "the newest here"])
 def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: bool) -> None:
     with note_served(server, tmp_path) as programs:
-        target = find_target(TargetOptions(url=server.removesuffix("/v1") if by_url else None), SILENT)
-    assert (target.engine, target.binary, target.model) == ("sglang", programs, "demo")
+        target = prepare_target(TargetOptions(url=server.removesuffix("/v1") if by_url else None), SILENT)
+    assert (target.engine, target.program_folder, target.model) == ("sglang", programs, "demo")
     assert target.served.model == "tiny"
     assert target.served.tokenizer == str(tmp_path)
     assert f"{target.served.base_url}{target.served.api_path}" == server
@@ -74,7 +74,7 @@ def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: 
 def test_the_client_runs_no_code_of_a_tokenizer(server: str, tmp_path: Path) -> None:
     """SGLang's client trusts any tokenizer, and a server's card may name one with code."""
     with note_served(server, tmp_path):
-        target = find_target(TargetOptions(tokenizer="evil/words"), SILENT)
+        target = prepare_target(TargetOptions(tokenizer="evil/words"), SILENT)
     for run in LOAD.list_runs():
         assert target.build_command(run, tmp_path).env["HF_MODULES_CACHE"] == "/dev/null/untrusted-code"
 
@@ -89,7 +89,7 @@ def test_the_client_runs_code_that_is_pinned(server: str, tmp_path: Path, *, is_
     if is_changed:
         (tmp_path / "own.py").write_text("print()")
     with note_served(server, tmp_path):
-        target = find_target(TargetOptions(), SILENT)
+        target = prepare_target(TargetOptions(), SILENT)
     assert ("HF_MODULES_CACHE" in target.served.variables) == is_changed
     assert target.served.tokenizer == str(tmp_path)
 
@@ -103,7 +103,7 @@ def test_the_client_reads_a_repository_at_its_pinned_commit(
     (folder / "own.py").write_text("pass")
     trust.keep_pin(Code("org/words", compute_fingerprints(folder), folder.name))
     with note_served(server, tmp_path):
-        target = find_target(TargetOptions(tokenizer="org/words"), SILENT)
+        target = prepare_target(TargetOptions(tokenizer="org/words"), SILENT)
     assert target.served.tokenizer == str(folder)
     assert "HF_MODULES_CACHE" not in target.served.variables
 
@@ -111,7 +111,7 @@ def test_the_client_reads_a_repository_at_its_pinned_commit(
 def test_the_layout_that_is_served_is_predicted(server: str, tmp_path: Path) -> None:
     layout = Layout((Stage((Device("box", 0, "spark", 1 << 34, 273.0, 125.0),), 6),))
     with note_served(server, tmp_path, layout=layout):
-        figures = find_target(TargetOptions(), SILENT).predict_figures(LOAD, SILENT)
+        figures = prepare_target(TargetOptions(), SILENT).predict_figures(LOAD, SILENT)
     assert set(figures) == {1, 4}
     assert figures[4].output_tokens_per_s > figures[1].output_tokens_per_s > 0
 
@@ -119,14 +119,14 @@ def test_the_layout_that_is_served_is_predicted(server: str, tmp_path: Path) -> 
 def test_on_a_cpu_nothing_is_predicted(server: str, tmp_path: Path) -> None:
     watch, layout = RecordedNotes(), Layout((Stage((Device("vm", 0, "cpu", 1 << 34, 20.0, 0.5),), 6),))
     with note_served(server, tmp_path, layout=layout):
-        assert find_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
+        assert prepare_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
     assert any("no speed is predicted on a CPU" in note for note in watch.notes)
 
 
 def test_what_is_not_known_is_not_predicted_and_said(server: str, tmp_path: Path) -> None:
     watch = RecordedNotes()
     with note_served(server, tmp_path):
-        assert find_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
+        assert prepare_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
     assert watch.notes == ["not predicted: nothing here says how that server's model lies on its hosts"]
 
 
@@ -135,13 +135,13 @@ def test_a_server_that_is_not_ready_is_waited_for_by_its_user(server: str, tmp_p
         note_served(server, tmp_path, state="starting"),
         raises_problem(cause=("tiny ", "starting")),
     ):
-        find_target(TargetOptions(), SILENT)
+        prepare_target(TargetOptions(), SILENT)
 
 
 def test_another_servers_folder_is_no_tokenizer_here(server: str) -> None:
     """The server's model is a folder that this host does not have."""
     with raises_problem(cause="/absent/models/m", fix="--tokenizer Qwen/Qwen3-8B"):
-        find_target(TargetOptions(url=server, tokenizer="/absent/models/m"), SILENT)
+        prepare_target(TargetOptions(url=server, tokenizer="/absent/models/m"), SILENT)
 
 
 def test_a_name_of_a_model_is_one_word_of_the_fix() -> None:
@@ -149,4 +149,4 @@ def test_a_name_of_a_model_is_one_word_of_the_fix() -> None:
         answering({"/v1/models": b'{"data": [{"id": "a;$(id)"}]}'}) as found,
         raises_problem("does not serve m", fix="--model 'a;$(id)'"),
     ):
-        find_target(TargetOptions(url=f"{found.url}/v1", model="m"), SILENT)
+        prepare_target(TargetOptions(url=f"{found.url}/v1", model="m"), SILENT)

@@ -40,7 +40,7 @@ def measure_server(
         engine=target.engine,
         load=load,
         about=describe_conditions(
-            target.engine, target.binary, target.transcripts, target.description, names
+            target.engine, target.program_folder, target.transcripts, target.description, names
         ),
         expected=target.predict_figures(load, progress),
     )

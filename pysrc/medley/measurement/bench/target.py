@@ -62,10 +62,10 @@ class TargetOptions(Value):
 
 
 class BenchTarget(Value):
-    """A server to measure, with the engine's client in `binary`."""
+    """A server to measure, and the folder with the programs of its engine's client."""
 
     engine: EngineName
-    binary: Path
+    program_folder: Path
     served: ServedModel
     max_tokens: int | None = None
     """The tokens of one request that the server accepts, prompt and answer together."""
@@ -74,16 +74,16 @@ class BenchTarget(Value):
     transcripts: Mapping[str, Transcript] = field(default_factory=dict)
 
     def build_command(self, run: BenchRun, result: Path) -> Command:
-        return CLIENTS[self.engine].build_command(self.binary, self.served, run, result)
+        return CLIENTS[self.engine].build_command(self.program_folder, self.served, run, result)
 
     @property
     def model(self) -> str:
         return self.description.model if self.description else self.served.model
 
     def remove_key_copy(self) -> None:
-        """Remove the file with the environment's key, if `find_target` wrote one."""
-        if self.served.key_file == str(_find_key_copy()):
-            storage.remove_file(_find_key_copy())
+        """Remove the file with the environment's key, if `prepare_target` wrote one."""
+        if self.served.key_file == str(_get_key_copy_path()):
+            storage.remove_file(_get_key_copy_path())
 
     def predict_figures(self, load: BenchLoad, progress: Progress) -> dict[int, ExpectedFigures]:
         """Return the predicted figures by concurrency; empty if the plan is unknown, with a note."""
@@ -123,15 +123,18 @@ def require_context_room(load: BenchLoad, name: str, max_tokens: int | None) -> 
     )
 
 
-def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
-    """Find the server that the options name, or this host's newest; raise a Problem if none answers."""
+def prepare_target(options: TargetOptions, progress: Progress) -> BenchTarget:
+    """Find the server that the options name, or this host's newest; raise a Problem if none answers.
+
+    The client's environment is built if it is missing, and a key from the environment written to a file.
+    """
     address = _find_address(options)
     description, url = (
         server_description.read_description(address.record.port) if address.record else None,
         address.url,
     )
-    name = description.engine if description else options.engine or DEFAULT_ENGINE
-    key = _find_key_file(options.key, address)
+    engine = description.engine if description else options.engine or DEFAULT_ENGINE
+    key = _store_key_file(options.key, address)
     card = _choose_card(api.list_model_cards(address.local_url, address.key), options.model, url)
     tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
@@ -147,12 +150,12 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     env |= http_client.list_no_proxy_variables(parts.hostname or "", os.environ)
     base, secret_file = f"{parts.scheme}://{parts.netloc}", str(key) if key else None
     served = ServedModel(base, parts.path, card["id"], tokenizer, secret_file, env)
-    binary = _find_binary(description, name, options.environment, progress)
+    program_folder = _find_program_folder(description, engine, options.environment, progress)
     transcripts = _read_transcripts(description) if description else {}
-    return BenchTarget(name, binary, served, card.get("max_model_len"), description, transcripts)
+    return BenchTarget(engine, program_folder, served, card.get("max_model_len"), description, transcripts)
 
 
-def _find_binary(
+def _find_program_folder(
     description: Description | None, name: EngineName, environment: str | None, progress: Progress
 ) -> Path:
     """Return the folder of the client's programs: the server's own, or an environment, built if missing."""
@@ -185,16 +188,16 @@ def _find_address(options: TargetOptions) -> ServerAddress:
     )
 
 
-def _find_key_file(file: str | None, address: ServerAddress) -> Path | None:
+def _store_key_file(file: str | None, address: ServerAddress) -> Path | None:
     """Return the file of the API key; a key from the environment is written to one for the client."""
     client_file = server_address.find_client_key_file(address, file)
     if client_file or address.key is None:
         return client_file
-    storage.write_text(_find_key_copy(), address.key, secret=True)
-    return _find_key_copy()
+    storage.write_text(_get_key_copy_path(), address.key, secret=True)
+    return _get_key_copy_path()
 
 
-def _find_key_copy() -> Path:
+def _get_key_copy_path() -> Path:
     return storage.find_state_folder() / "bench-key"
 
 
@@ -235,7 +238,7 @@ class OfflineTarget(Value):
 
     description: Description
     launch: Launch
-    vocabulary: int
+    vocabulary_size: int
     transcripts: Mapping[str, Transcript]
 
     def list_runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[OfflineMode, BenchRun]]:
@@ -245,7 +248,7 @@ class OfflineTarget(Value):
             ("throughput", load.list_throughput_runs()),
         )
         for mode, runs in modes:
-            if reason := CLIENTS[self.description.engine].find_obstacle(mode, self.vocabulary):
+            if reason := CLIENTS[self.description.engine].find_obstacle(mode, self.vocabulary_size):
                 progress.note(f"{mode} is left out: {reason}")
             else:
                 yield from ((mode, run) for run in runs)

@@ -27,7 +27,7 @@ def find_problem(result: AllReduceResult) -> Problem | None:
         return _silent_hosts_problem(result, failure.step, failure.silent)
     if failure and failure.step == _START_STEP:
         return Problem(
-            f"{_list_names(result, failure.errors)} cannot take part",
+            f"{_join_names(result, failure.errors)} cannot take part",
             cause=_list_errors(result),
             fix="there: medley facts, which shows its GPU, and medley env check; if it is slow: --limit 300",
         )
@@ -41,8 +41,8 @@ def find_problem(result: AllReduceResult) -> Problem | None:
             cause=_list_errors(result),
             fix="if the network is slow, give each step more time: medley collective-test --limit 300",
         )
-    wrong_sums = result.sums
-    return _wrong_sums_problem(result) if wrong_sums else None
+    # `sums` has only wrong ones.
+    return _wrong_sums_problem(result) if result.sums else None
 
 
 def _wrong_sums_problem(result: AllReduceResult) -> Problem:
@@ -87,7 +87,7 @@ def _silent_hosts_problem(result: AllReduceResult, step: str, silent: Sequence[s
     answering_hosts = len(result.members) - len(silent)
     does, pronoun, answers = ("does", "it", "answers") if len(silent) == 1 else ("do", "they", "answer")
     return Problem(
-        f"{_list_names(result, silent)} {does} not answer",
+        f"{_join_names(result, silent)} {does} not answer",
         cause=f"{pronoun} did not {step} in time, and {answers} no other question either; "
         f"{answering_hosts} of {len(result.members)} hosts do",
         fix=f"look at it: ssh {quote_word(silent[0])} uptime; "
@@ -108,7 +108,7 @@ def _slow_hosts_problem(result: AllReduceResult, hosts: Sequence[Participant]) -
 
 def _slow_pairs_problem(result: AllReduceResult, pairs: Sequence[Pair]) -> Problem:
     failed = any(pair.said for pair in pairs)
-    names = ", ".join(f"{_find_name(result, pair.one)} and {_find_name(result, pair.two)}" for pair in pairs)
+    names = ", ".join(f"{_get_name(result, pair.one)} and {_get_name(result, pair.two)}" for pair in pairs)
     return Problem(
         f"between {names} the link {'does not work' if failed else 'is slow'}",
         cause=_format_cause(result, pairs),
@@ -134,7 +134,7 @@ def _format_cause(result: AllReduceResult, pairs: Sequence[Pair]) -> str:
 
 
 def _format_pair(result: AllReduceResult, pair: Pair) -> str:
-    names = f"{_find_name(result, pair.one)} to {_find_name(result, pair.two)}"
+    names = f"{_get_name(result, pair.one)} to {_get_name(result, pair.two)}"
     if pair.said or not pair.mbit:
         return f"{names}: {pair.said}"
     expected_mbit = compute_expected_mbit(result, pair)
@@ -144,12 +144,12 @@ def _format_pair(result: AllReduceResult, pair: Pair) -> str:
 
 def _list_errors(result: AllReduceResult) -> str:
     errors = {**(result.sums or {}), **(result.broken.errors if result.broken else {})}
-    return "\n".join(f"{_find_name(result, address)}: {text}" for address, text in errors.items())
+    return "\n".join(f"{_get_name(result, address)}: {text}" for address, text in errors.items())
 
 
-def _list_names(result: AllReduceResult, addresses: Iterable[str]) -> str:
+def _join_names(result: AllReduceResult, addresses: Iterable[str]) -> str:
     return ", ".join(str(result.members[address]) for address in addresses)
 
 
-def _find_name(result: AllReduceResult, address: str) -> str:
+def _get_name(result: AllReduceResult, address: str) -> str:
     return result.members[address].name

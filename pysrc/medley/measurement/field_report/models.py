@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.measurement.bench import record
 from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.run import measure_server
-from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_context_room
+from medley.measurement.bench.target import BenchTarget, TargetOptions, prepare_target, require_context_room
 from medley.measurement.collective.run import format_now
 from medley.measurement.field_report.backends import find_backends
 from medley.measurement.field_report.draft import Draft
@@ -77,7 +77,7 @@ def add_model(draft: Draft, model: MeasuredModel, load: BenchLoad, run_limit_s: 
     with draft.step(f"plan of {model.name}"):
         _add_plan(draft, model, part)
     with draft.step(model.name), _serve_model(draft, model) as server:
-        target = find_target(TargetOptions(server.url), draft.progress)
+        target = prepare_target(TargetOptions(server.url), draft.progress)
         if target.description and target.description.layout:
             layout = report_layout(
                 target.description.layout,

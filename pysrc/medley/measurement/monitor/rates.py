@@ -171,7 +171,7 @@ def _find_figures(sample: Sample, engine: EngineSample) -> Mapping[str, float]:
 def _compute_figure_growth(
     start: Mapping[str, float], figures: Mapping[str, float], name: str
 ) -> float | None:
-    """Return the growth of a counter; one that was reset counts from zero, and a new one has no growth."""
+    """Return the growth of a counter, from zero if it is new or was reset; a new server has no growth."""
     if name not in figures:
         return None
     start_value = start.get(name, 0 if start else figures[name])
