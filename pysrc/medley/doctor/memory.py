@@ -24,9 +24,9 @@ def available_memory(host: ExaminedHost) -> Iterator[Check]:
     memory = host.facts.memory
     total_bytes, available_bytes = memory.total_bytes, memory.available_bytes
     summary = f"Memory: {available_bytes / GIB:.1f} of {total_bytes / GIB:.1f} GiB available"
-    large_sorts = {"engine", "ray", "desktop"}
+    large_roles = {"engine", "ray", "desktop"}
     processes = host.health.processes or ()
-    names = dict.fromkeys(process.name for process in processes if process.role in large_sorts)
+    names = dict.fromkeys(process.name for process in processes if process.role in large_roles)
     cause = f"{', '.join(names)} is running" if names else "other processes use the rest"
     fix = "ps -eo pid,rss,comm --sort=-rss | head  # end what is not needed"
     if available_bytes < min(_MIN_AVAILABLE_BYTES, total_bytes // 2):
@@ -101,14 +101,14 @@ def free_gpu_memory(host: ExaminedHost) -> Iterator[Check]:
 @host_check("gpu-users", "other GPU processes")
 def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     """Find other processes on the GPUs; a desktop also by its processes, if nvidia-smi does not list it."""
-    state, processes = host.health.gpus, host.health.processes or ()
+    gpu_health, processes = host.health.gpus, host.health.processes or ()
     if not host.facts.gpus:
         return
-    if state is None and host.health.processes is None:
+    if gpu_health is None and host.health.processes is None:
         yield host.report_unknown(NOT_RECORDED)
         return
-    users = [user for gpu in (state.gpus if state else ()) for user in gpu.users]
-    medley_pids = {process.pid for process in processes if process.is_ended_by_ray_stop}
+    users = [user for gpu in (gpu_health.gpus if gpu_health else ()) for user in gpu.users]
+    medley_pids = {process.pid for process in processes if process.is_own_ray}
     desktop = [user for user in users if user.is_graphics] or [
         GpuUser(process.pid, process.name, is_graphics=True)
         for process in processes
@@ -118,14 +118,14 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     computing = [user for user in users if not (user.is_graphics or user.pid in medley_pids or is_serving)]
     if desktop:
         yield host.report_improvable(
-            f"A desktop uses the GPU: {_list_processes(desktop)}",
+            f"A desktop uses the GPU: {_format_processes(desktop)}",
             cause="it takes GPU memory from a model, and GPU time while it draws",
             fix="sudo systemctl set-default multi-user.target; sudo systemctl isolate multi-user.target",
         )
     if computing:
         pids = " ".join(str(user.pid) for user in computing)
         yield host.report_improvable(
-            f"Other processes compute on the GPU: {_list_processes(computing)}",
+            f"Other processes compute on the GPU: {_format_processes(computing)}",
             cause="they take memory from a model, and share the GPU's speed",
             fix=f"ps -o pid,user,args -p {pids.replace(' ', ',')}  # and if they are yours: kill {pids}",
         )
@@ -142,17 +142,17 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
     medley_files = host.health.medley_files
     served_ports = medley_files.serving if medley_files else ()
     rays = [process for process in processes if process.role == "ray"]
-    medley_rays = [process for process in rays if process.is_ended_by_ray_stop]
+    medley_rays = [process for process in rays if process.is_own_ray]
     stale_rays = medley_rays if medley_files and not medley_files.membership else []
     engines = [
         process
         for process in processes
-        if process.role == "engine" and not process.is_ended_by_ray_stop and not served_ports
+        if process.role == "engine" and not process.is_own_ray and not served_ports
     ]
-    if rays and not host.health.has_clusters:
+    if rays and not host.health.records_clusters:
         yield host.report_unknown(NOT_RECORDED)
         return
-    other_rays = [process for process in rays if not process.is_ended_by_ray_stop]
+    other_rays = [process for process in rays if not process.is_own_ray]
     if (
         medley_files and medley_files.membership and not medley_rays
     ):  # its Ray is root's, in a container of docker
@@ -160,19 +160,19 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
     if other_rays:
         owner = _describe_owner(other_rays)
         yield host.report_improvable(
-            f"Another Ray is running: {_list_processes(other_rays)}",
+            f"Another Ray is running: {_format_processes(other_rays)}",
             cause=f"{owner} started it; it takes memory, and ports that medley's Ray uses",
             fix=_format_inspect_fix(other_rays),
         )
     if stale_rays:
         yield host.report_improvable(
-            f"A Ray that medley started was left running: {_list_processes(stale_rays)}",
+            f"A Ray that medley started was left running: {_format_processes(stale_rays)}",
             cause="it does not belong to any cluster that medley has recorded",
             fix=host.build_fix("medley", "ray-stop"),
         )
     if engines:
         yield host.report_improvable(
-            f"An engine is already running: {_list_processes(engines)}",
+            f"An engine is already running: {_format_processes(engines)}",
             cause="it takes memory that a model needs, and no server of this state folder started it",
             fix=_format_inspect_fix(engines),
         )
@@ -202,7 +202,7 @@ def _format_inspect_fix(processes: Iterable[ProcessUsage]) -> str:
     return f"ps -o pid,user,lstart,args -p {pids}  # and {advice}"
 
 
-def _list_processes(processes: Iterable[GpuUser | ProcessUsage]) -> str:
+def _format_processes(processes: Iterable[GpuUser | ProcessUsage]) -> str:
     """Return names and numbers of processes, and the GPU memory in GiB of those that have some."""
     texts = []
     for process in processes:

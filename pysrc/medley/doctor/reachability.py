@@ -162,7 +162,7 @@ def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
     """Check that the ports of Ray and of the API are free, unless medley's own Ray or server has them."""
     ray, medley_files = RayPorts, host.health.medley_files
     is_ray_running = any(
-        process.is_ended_by_ray_stop and process.role == "ray" for process in host.health.processes or ()
+        process.is_own_ray and process.role == "ray" for process in host.health.processes or ()
     )
     # An old transcript lists no processes; a member of a cluster then has medley's Ray.
     may_be_member_ray = medley_files and medley_files.membership and host.health.processes is None

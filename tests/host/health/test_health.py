@@ -154,7 +154,7 @@ def test_processes() -> None:
         ProcessUsage(41, "ray::IDLE", "ray", is_of_user=True, cluster="here"),
         ProcessUsage(42, "raylet", "ray", is_of_user=True, cluster="elsewhere"),
     )
-    assert [each.pid for each in found if each.is_ended_by_ray_stop] == [41]
+    assert [each.pid for each in found if each.is_own_ray] == [41]
     assert read_processes({PROCESSES_QUESTION: Answer("", 127)}) is None
 
 
@@ -190,7 +190,7 @@ def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
         assert {found[pid].cluster for pid in pids["here"]} == {"here"}
         assert {found[pid].cluster for pid in pids["elsewhere"]} == {"elsewhere"}
         assert {found[pid].cluster for pid in pids["none"]} == {None}
-        assert {pid for pid, each in found.items() if each.is_ended_by_ray_stop} >= pids["here"]
+        assert {pid for pid, each in found.items() if each.is_own_ray} >= pids["here"]
     finally:
         for process in started.values():
             os.killpg(process.pid, signal.SIGKILL)

@@ -118,7 +118,7 @@ class ProcessUsage(Value):
     """The state folder of a medley's Ray: `here` for this user's, `elsewhere` for another."""
 
     @property
-    def is_ended_by_ray_stop(self) -> bool:
+    def is_own_ray(self) -> bool:
         """Whether `medley ray-stop` of this user ends it."""
         return self.is_of_user and self.cluster == "here"
 
@@ -167,7 +167,7 @@ class Health(Value):
     """The libraries of the driver by path: the file that each leads to, and its first bytes."""
     pages: Pages | None = None
     processes: tuple[ProcessUsage, ...] | None = None
-    has_clusters: bool = False
+    records_clusters: bool = False
     """Whether the transcript has the cluster of each Ray process; before November 2026 it had a mark only."""
     compilers: Compilers | None = None
     disks: tuple[Disk, ...] | None = None
@@ -194,7 +194,7 @@ def read_health(answers: Transcript) -> Health:
         driver=read_if_asked(gpu.FILES_QUESTION, gpu.read_driver_files),
         pages=read_if_asked(PAGES_QUESTION, read_pages),
         processes=read_if_asked(PROCESSES_QUESTION, read_processes),
-        has_clusters=CLUSTERS_QUESTION in answers,
+        records_clusters=CLUSTERS_QUESTION in answers,
         compilers=read_if_asked(gpu.PTXAS_QUESTION, gpu.read_compilers),
         disks=read_if_asked(DISKS_QUESTION, read_disks),
         access=read_if_asked(access.DEVICES_QUESTION, access.read_access),
