@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nix
 
-SHELLS = [
+COMPLETION_TARGETS = [
     pytest.param("x86_64-linux", "cpu", None, None, id="cpu"),
     pytest.param("x86_64-linux", "cuda", None, "13.0", id="cuda: torch asks the GPU"),
     pytest.param("x86_64-linux", "rtx", "12.0a", "13.0", id="rtx"),
@@ -41,14 +41,14 @@ def check(environment: dict[str, str], kind: str, arch_list: str | None, cuda: s
     assert not environment.keys() & {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "TRITON_LIBDEVICE_PATH"}
 
 
-@pytest.mark.parametrize(("system", "kind", "arch_list", "cuda"), SHELLS)
+@pytest.mark.parametrize(("system", "kind", "arch_list", "cuda"), COMPLETION_TARGETS)
 def test_a_shell_declares(
     tree: "Tree", system: str, kind: str, arch_list: str | None, cuda: str | None
 ) -> None:
     check(tree.environment(f"devShells.{system}.{kind}"), kind, arch_list, cuda)
 
 
-@pytest.mark.parametrize(("system", "kind", "arch_list", "cuda"), SHELLS)
+@pytest.mark.parametrize(("system", "kind", "arch_list", "cuda"), COMPLETION_TARGETS)
 def test_a_shell_runs(tree: "Tree", system: str, kind: str, arch_list: str | None, cuda: str | None) -> None:
     """Arm's shells too: over the stand-in they are made of this machine's programs."""
     said = tree.nix("develop", "--ignore-environment", "--system", system, f".#{kind}", "-c", "env").stdout

@@ -32,8 +32,8 @@ class WordValues:
         return WordValues(tuple(words), self.has_hosts or other.has_hosts, self.has_files or other.has_files)
 
 
-SHELLS = ("bash", "zsh", "fish", "man")
-"""The names that `medley completion` takes."""
+COMPLETION_TARGETS = ("bash", "zsh", "fish", "man")
+"""The words that `medley completion` takes: shells, and `man` for a page."""
 NO_VALUES = WordValues()
 FILE_VALUES = WordValues(has_files=True)
 HOST_VALUES = WordValues(has_hosts=True)
@@ -180,7 +180,7 @@ def _read_argument_values(
 ) -> WordValues:
     """Return the values of a verb's arguments, by the words in its usage; ROLE differs between verbs."""
     roles = ports.ROLES if path == ("ports",) else systemd.SERVICE_ROLES
-    own_values = {"WHAT": WordValues(SHELLS), "ROLE": WordValues(roles)}
+    own_values = {"WHAT": WordValues(COMPLETION_TARGETS), "ROLE": WordValues(roles)}
     if path == ("service", "install"):
         own_values["HEAD"] = own_values["ROLE"] | word_values["HOST"]
     if path[:1] == ("env",):

@@ -131,10 +131,10 @@ class CompletionVerb(Verb):
     USAGE = "    {progname} WHAT\n"
 
     def main(self, what: str) -> None:
-        if what not in command_tree.SHELLS:
+        if what not in command_tree.COMPLETION_TARGETS:
             raise Problem(
                 f"there is no completion for {what}",
-                cause=f"there are {', '.join(command_tree.SHELLS)}",
+                cause=f"there are {', '.join(command_tree.COMPLETION_TARGETS)}",
                 fix="medley completion --help",
             )
         tree = command_tree.read_tree(Medley, (), command_tree.list_word_values())
