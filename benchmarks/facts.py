@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/facts.py            # 30 pairs, about a quarter of a minute
 
-`asked` is process.ask_host and facts.facts: each question under its time limit, and the transcript is parsed.
+`asked` is process.ask_host and facts.facts: each question under its limit, and the transcript is parsed.
 `bare` is one shell that runs the same commands one after the other and throws away what they say. Both start
 from this process, so that Python's own start is in neither. They take turns, so that a machine whose speed
 drifts slows them alike; the figure is the median of the pairs' ratios, with the lowest and the highest.

@@ -409,6 +409,7 @@ def name_process(note: Path, pid: int) -> None:
 
 def asking_once(folder: Path) -> Callable[..., Transcript]:
     """Return process.ask_host with each question once for all runs: damage changes no program's answer."""
+    """Return process.ask_host with each question once for all runs: no damage changes an answer."""
     really = process.ask_host
 
     def ask(

@@ -129,7 +129,7 @@ def test_a_command_that_ended_is_not_told_from_its_number() -> None:
         child = find_identity(int(other.stdout.readline()))
         vars(ended)["_child"].pid = other.pid
         ended.stop(grace_s=0.1)
-        ended.interrupt()
+        ended.terminate()
         assert child
         assert child.is_alive
         assert other.poll() is None

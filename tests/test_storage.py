@@ -279,7 +279,7 @@ def test_a_state_that_links_to_another_users_folder_is_refused(
 def test_a_private_folder_is_its_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o777)
-    assert storage.make_private(folder).stat().st_mode & 0o777 == 0o700
+    assert storage.make_private_folder(folder).stat().st_mode & 0o777 == 0o700
     (tmp_path / "link").symlink_to(folder)
     with raises_problem(f"{tmp_path / 'link'} is not yours", fix="export MEDLEY_STATE=/path/of/your/own"):
-        storage.make_private(tmp_path / "link")
+        storage.make_private_folder(tmp_path / "link")

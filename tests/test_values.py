@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, ValidationError
 
-from medley.values import StrictTable, WrongKey, list_mistakes
+from medley.values import FileTable, WrongKey, list_mistakes
 
 
-class Port(StrictTable):
+class Port(FileTable):
     number: Annotated[int, Meta(ge=1, le=65_535)]
     name: Annotated[str, Meta(pattern=r"^[a-z]+\Z")] = "api"
     side: Literal["in", "out"] = "in"
@@ -20,7 +20,7 @@ class Port(StrictTable):
         return f"{self.name}:{self.number}"
 
 
-class Server(StrictTable):
+class Server(FileTable):
     ports: Annotated[Mapping[str, Port], Meta(min_length=1, extra={"fix": "medley init"})]
     share: float = 1
     words: tuple[str, ...] = ()

@@ -28,10 +28,10 @@ from medley.errors import Problem
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model
 from medley.unusable_file import skip_unusable_file
-from medley.values import Mistake, StrictTable, list_mistakes
+from medley.values import FileTable, Mistake, list_mistakes
 
-_T = TypeVar("_T", bound=StrictTable)
-_KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
+_T = TypeVar("_T", bound=FileTable)
+_KINDS: dict[str, type[FileTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
 _MAX_BYTES = 1 << 20
 # The parser takes quadratic time for a key of thousands of parts.
 _DEEP_KEY_PATTERN = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
@@ -147,7 +147,7 @@ def read_module_table(module: str, name: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
+def _read(text: str, shape: type[FileTable], where: str) -> FileTable:
     """Parse a file's text once per process, because a command reads the same tables many times."""
     if deep_key := _DEEP_KEY_PATTERN.search(text):
         raise ValueError(
@@ -211,7 +211,7 @@ def check_tables() -> dict[Path, Problem | None]:
     }
 
 
-def _find_mistake(path: Path, shape: type[StrictTable]) -> Problem | None:
+def _find_mistake(path: Path, shape: type[FileTable]) -> Problem | None:
     try:
         table = read_table(path, shape)
     except Problem as problem:

@@ -241,7 +241,9 @@ def _generate_key() -> str:
 
 
 def _write_key(name: str, key: str) -> Path:
-    file = find_api_key_file() if name == DEFAULT_KEY else storage.make_private(find_key_folder()) / name
+    file = (
+        find_api_key_file() if name == DEFAULT_KEY else storage.make_private_folder(find_key_folder()) / name
+    )
     storage.write_text(file, key, secret=True)
     return file
 

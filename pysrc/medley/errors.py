@@ -64,7 +64,7 @@ class Finding(Value):
     topic: str = ""
     """subnet, mtu, width, half, order, ring, gateway or kind: the key by which callers select findings."""
     ports: tuple[tuple[str, str], ...] = ()
-    """(host, interface) of each port that it gives an address."""
+    """(host, interface) of each port that the fix gives an address."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.cause}; {self.fix}"

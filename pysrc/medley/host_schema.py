@@ -21,12 +21,12 @@ from medley.schema import (
     Version,
     WeightFormat,
 )
-from medley.values import StrictTable
+from medley.values import FileTable
 
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 
 
-class HostSigns(StrictTable):
+class HostSigns(FileTable):
     """Signs of a kind of host; all of them must hold. Without any: every host."""
 
     system: System | None = None
@@ -39,7 +39,7 @@ class HostSigns(StrictTable):
     capability: tuple[Capability, ...] = ()
 
 
-class ToolkitTable(StrictTable):
+class ToolkitTable(FileTable):
     """The CUDA toolchain that Nix pins for a kind of host."""
 
     cuda: Annotated[str, Meta(pattern=r"^\d+\.\d+\Z")]
@@ -54,7 +54,7 @@ class ToolkitTable(StrictTable):
     """Whether it needs the flake's NCCL between hosts, because the wheels' does not start here."""
 
 
-class Driver(StrictTable):
+class Driver(FileTable):
     """The folders of the NVIDIA driver's libraries on this kind of host."""
 
     directories: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ class Driver(StrictTable):
     """System folders, of which only libcuda and libnvidia-* are used."""
 
 
-class MemoryTable(StrictTable):
+class MemoryTable(FileTable):
     unified: bool
     """Whether CPU and GPU share memory, so that /proc/meminfo has the GPU's memory too."""
     cache_in_bytes: tuple[EngineName, ...] = ()
     """Engines that get the size of the KV cache in bytes here, because they count page cache as their own."""
 
 
-class Image(StrictTable):
+class Image(FileTable):
     """An image of an engine, which nobody has run for this project unless its source says so."""
 
     image: str | None = None
@@ -95,7 +95,7 @@ class Container(Image):
     """Images for hosts with an older L4T, the newest first."""
 
 
-class _Rule(StrictTable):
+class _Rule(FileTable):
     """The models that a rule is for: all conditions must hold, and an empty one does."""
 
     engine: EngineName  # the engine that it is for
@@ -139,7 +139,7 @@ class Incompatible(_Rule):
     """A command for the host, after which the model runs."""
 
 
-class FlagValues(StrictTable):
+class FlagValues(FileTable):
     """The values of an engine's flag with which it answers rightly on a kind of host."""
 
     engine: EngineName  # the engine that it is for
@@ -153,7 +153,7 @@ class FlagValues(StrictTable):
     """Where the reason was seen or read."""
 
 
-class Power(StrictTable):
+class Power(FileTable):
     """How power limits the GPU of this kind of host."""
 
     fastest: tuple[Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z")], ...] = ()
@@ -170,14 +170,14 @@ class Power(StrictTable):
             raise ValueError("stuck_below needs stuck_cause and slow_fix, which the doctor prints")
 
 
-class NetworkTable(StrictTable):
+class NetworkTable(FileTable):
     """What the GPUs of this kind of host can do in a network."""
 
     no_gpudirect: tuple[str, ...] = ()
     """Words of the names of GPUs without GPUDirect RDMA; an empty word: all GPUs of this kind."""
 
 
-class Loading(StrictTable):
+class Loading(FileTable):
     """How this kind of host loads weights from disk to GPU."""
 
     gb_s: Annotated[float, Meta(gt=0)] | None = None
@@ -190,7 +190,7 @@ class Loading(StrictTable):
     """Memory of such a loader besides the weights: twice the largest file of a model."""
 
 
-class Speed(StrictTable):
+class Speed(FileTable):
     """What predictions take the speed of a kind of host from; one with a GPU needs it."""
 
     like: Literal["spark", "orin", "desktop"]
@@ -202,7 +202,7 @@ class Speed(StrictTable):
     """Formats of weights that its tensor cores compute with: others are unpacked first."""
 
 
-class Costs(StrictTable):
+class Costs(FileTable):
     """What another way to compute costs here; a plan prints it."""
 
     float32: str
@@ -215,7 +215,7 @@ class Costs(StrictTable):
     """The pass of compiled code over a whole batch, before the first request."""
 
 
-class Compute(StrictTable):
+class Compute(FileTable):
     """How an engine computes on a kind of host, unless the user's own flags differ."""
 
     dtype: Literal["float32"]
@@ -237,7 +237,7 @@ class Compute(StrictTable):
     """Where the costs were measured."""
 
 
-class HostTable(StrictTable):
+class HostTable(FileTable):
     """A kind of host: hosts/KIND.toml."""
 
     title: str
@@ -273,7 +273,7 @@ class HostTable(StrictTable):
             raise ValueError("a kind of host with a GPU needs [speed], or its speed would be a guess")
 
 
-class Recipe(StrictTable):
+class Recipe(FileTable):
     """An engine environment: locks/NAME.toml, next to its lock locks/NAME.txt."""
 
     title: str
@@ -297,7 +297,7 @@ class Recipe(StrictTable):
     """A note before use; `medley env build` prints it."""
 
 
-class EngineTable(StrictTable):
+class EngineTable(FileTable):
     """What areas outside of engine/ know of an engine."""
 
     partition_variable: str

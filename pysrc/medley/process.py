@@ -76,7 +76,7 @@ def ask_host(
     questions: Iterable[str],
     variables: Mapping[str, str] | None = None,
     *,
-    limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
+    limit_of_all_s: float = transcript.SESSION_LIMIT_S,
 ) -> transcript.Transcript:
     """Run these questions in one shell on this host; `variables` are added to medley's environment."""
     command = ("sh", "-c", transcript.build_script(questions, limit_of_all_s=limit_of_all_s))
@@ -113,7 +113,7 @@ def run_on_terminal(command: Command) -> int:
         preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call; it takes no lock
     )
     try:
-        return _convert_status(child.wait())
+        return _to_shell_status(child.wait())
     except BaseException:
         child.terminate()
         child.wait()
@@ -132,7 +132,7 @@ def start_detached(command: Command, log: Path) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     env = command.build_environment(os.environ)
-    with storage.explain_errors(log, "written"):
+    with storage.explain_errors(log, "written"):  # posix_spawn would not name the log in its error
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
     return os.posix_spawn(executable, command.argv, env, file_actions=files, setsid=True)
 
@@ -209,7 +209,7 @@ class Process:
         for reader in self._readers:
             if reader.is_alive():
                 reader.join(timeout=2)
-        return ProcessResult(_convert_status(status), tuple(self.last_lines))
+        return ProcessResult(_to_shell_status(status), tuple(self.last_lines))
 
     def wait(self, limit_s: float | None = None) -> ProcessResult | None:
         """Return its end, or None after `limit_s`."""
@@ -220,7 +220,7 @@ class Process:
         with suppress(OSError):  # proc_pid_oom_score_adj(5): a larger value needs no privilege
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("500", encoding="ascii")
 
-    def interrupt(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM, and do not wait."""
         self._signal(signal.SIGTERM)
 
@@ -250,7 +250,7 @@ class Process:
 
     def _signal(self, number: signal.Signals) -> None:
         """Send its group a signal, unless it is reaped and its number may be reused."""
-        with self._reaping:  # another thread may be about to
+        with self._reaping:  # another thread may reap it now
             if find_identity(self.pid) == self._identity:
                 os.killpg(self.pid, number)
 
@@ -305,5 +305,6 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _convert_status(status: int) -> int:
+def _to_shell_status(status: int) -> int:
+    """Return the exit status as a shell has it: 128 + the signal that killed the process."""
     return 128 - status if status < 0 else status

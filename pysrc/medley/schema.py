@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from medley.values import StrictTable, WrongKey
+from medley.values import FileTable, WrongKey
 
 System = Literal["x86_64-linux", "aarch64-linux"]
 EngineName = Literal["vllm", "sglang"]
@@ -172,7 +172,7 @@ def _require_harmless(key: str, refusals: Iterable[str | None]) -> None:
         raise WrongKey(key, f"{why}; a table cannot set it: type it in the command, flags after --")
 
 
-class DemoSpec(StrictTable):
+class DemoSpec(FileTable):
     """A model with random weights that medley makes itself."""
 
     layers: Annotated[int, Meta(ge=1, le=64)]
@@ -186,7 +186,7 @@ class DemoSpec(StrictTable):
     seed: int
 
 
-class Package(StrictTable):
+class Package(FileTable):
     """A model in a package of the Python package index, which medley writes as a folder."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z")]
@@ -199,14 +199,14 @@ class Package(StrictTable):
     """The SHA-256 of the model.safetensors that medley writes."""
 
 
-class Capabilities(StrictTable):
+class Capabilities(FileTable):
     """Major compute capabilities for which each engine supports a model's attention [default: all]."""
 
     vllm: tuple[Major, ...] = ()
     sglang: tuple[Major, ...] = ()
 
 
-class StateCopies(StrictTable):
+class StateCopies(FileTable):
     """States that each engine reserves for a sequence, where it must be given their number."""
 
     vllm: Annotated[int, Meta(ge=1)] = 1  # those of vLLM
@@ -218,7 +218,7 @@ class StateCopies(StrictTable):
         return max(self.vllm, self.sglang)
 
 
-class LongContext(StrictTable):
+class LongContext(FileTable):
     """A longer context than config.json gives, by the maker's own guide."""
 
     tokens: Annotated[int, Meta(ge=1)] = 1
@@ -236,7 +236,7 @@ class LongContext(StrictTable):
             )
 
 
-class Shape(StrictTable):
+class Shape(FileTable):
     """Dimensions of a model, and its sizes in bytes as stored, with all scales."""
 
     layers: Annotated[int, Meta(ge=1)]
@@ -309,7 +309,7 @@ class Shape(StrictTable):
         return self.layers * self.layer_bytes + self.embedding_bytes + self.head_bytes
 
 
-class RemoteCode(StrictTable):
+class RemoteCode(FileTable):
     """Code in a model's repository, which an engine runs only if the user trusts it."""
 
     needed: bool
@@ -320,7 +320,7 @@ class RemoteCode(StrictTable):
     files: Mapping[str, Sha256] = {}
 
 
-class ExtraFile(StrictTable):
+class ExtraFile(FileTable):
     """A file that an engine needs besides the weights."""
 
     kind: Literal["reasoning-parser-plugin", "chat-template", "tiktoken"]
@@ -341,7 +341,7 @@ class ExtraFile(StrictTable):
             raise ValueError("it needs a url, or a repository and its commit")
 
 
-class Model(StrictTable):
+class Model(FileTable):
     """A known model: models/NAME.toml."""
 
     title: str

@@ -6,7 +6,8 @@ tables   $MEDLEY_CONFIG, or $XDG_CONFIG_HOME/medley, or ~/.config/medley
 sockets  a folder of mode 0700 in $XDG_RUNTIME_DIR, or in the state folder
 
 A file or folder that is not there reads as None or empty. Any other error is an UnusableFile, which names the
-path, its owner and the fix; `skip_unusable_file` goes on without the file.
+path, its owner and the fix; `skip_unusable_file` goes on without the file. Other modules read and
+write only what is not medley's own: a build's files, /proc, a user's transcript.
 """
 
 import contextlib
@@ -54,11 +55,11 @@ def find_socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
     has_runtime = runtime.startswith("/") and _is_of_user(Path(runtime))
     folder = Path(runtime) / name if has_runtime else find_state_folder(environ) / "run"
     if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
-        folder = Path("/tmp") / f"{name}-{os.geteuid()}"  # noqa: S108 - make_private refuses another's
+        folder = Path("/tmp") / f"{name}-{os.geteuid()}"  # noqa: S108 - make_private_folder refuses another user's
     return folder
 
 
-def make_private(folder: Path) -> Path:
+def make_private_folder(folder: Path) -> Path:
     """Make a folder that only its owner can open; a Problem where it is another user's."""
     make_folder(folder.parent)
     with contextlib.suppress(FileExistsError):
@@ -213,7 +214,7 @@ def append_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def overwrite_text(path: Path, text: str) -> None:
+def write_text_in_place(path: Path, text: str) -> None:
     """Write a file in place, so that a killed process leaves no temporary file."""
     make_folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
@@ -260,10 +261,10 @@ def read_table(path: Path) -> dict[str, Any] | None:
     return None if content is None else json_shape.parse_object(content)
 
 
-def read_record(path: Path, kind: type[_T]) -> _T | None:
-    """Read a dataclass from a JSON file; None where it is damaged, or of another version."""
+def read_record(path: Path, value_type: type[_T]) -> _T | None:
+    """Read a Value from a JSON file; None where it is damaged, or of another version."""
     content = read_table(path)
-    return kind(**content) if content is not None and json_shape.has_type(content, kind) else None
+    return value_type(**content) if content is not None and json_shape.has_type(content, value_type) else None
 
 
 def read_secrets(files: Mapping[str, str]) -> dict[str, str]:
@@ -290,12 +291,13 @@ def make_folder(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def open_log(path: Path, *, max_bytes: int = 0) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes lines with their times to a log; a longer log becomes NAME.1 first."""
-    # Where the log cannot be written, the lines are lost.
-    handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+def open_log(path: Path, *, rotate_from_bytes: int = 0) -> Iterator[Callable[[str], None]]:
+    """Yield a writer of lines to a log; an old log of `rotate_from_bytes` or more becomes NAME.1 first."""
+    handle = None
     with skip_unusable_file():
-        handle = _open_log(path, max_bytes, instead=handle)
+        handle = _open_log(path, rotate_from_bytes)
+    if handle is None:  # the log cannot be written, and the lines are lost
+        handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     # Without a buffer, so that a full disk only loses lines of the log.
     with os.fdopen(handle, "ab", buffering=0) as file:
 
@@ -306,15 +308,13 @@ def open_log(path: Path, *, max_bytes: int = 0) -> Iterator[Callable[[str], None
         yield write_line
 
 
-def _open_log(path: Path, max_bytes: int, *, instead: int) -> int:
+def _open_log(path: Path, rotate_from_bytes: int) -> int:
     make_folder(path.parent)
     with explain_errors(path, "written"):
         with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size >= max_bytes:
+            if path.stat().st_size >= rotate_from_bytes:
                 path.replace(path.with_name(f"{path.name}.1"))
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    os.close(instead)
-    return handle
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from medley.errors import Problem
 from medley.values import Value
 
 # A question that hangs (a stuck driver) must not hang medley; timeout(1) exits with 124.
-_LIMIT_S = 10
-LIMIT_OF_ALL_S = 5
+_QUESTION_LIMIT_S = 10
+SESSION_LIMIT_S = 5
 _STATUS_PATTERN = re.compile(r"\? ([0-9]{1,3})\s*")
 
 # To save processes, all questions run under one limit; only if it runs out, each runs again under its own.
@@ -61,7 +61,7 @@ Transcript = Mapping[str, Answer]
 
 
 def build_script(
-    questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = LIMIT_OF_ALL_S
+    questions: Iterable[str], *, limit_s: float = _QUESTION_LIMIT_S, limit_of_all_s: float = SESSION_LIMIT_S
 ) -> str:
     """Return a POSIX shell script that asks every question and prints the transcript."""
     calls = "".join(f"ask {quote(question)}\n" for question in questions)

@@ -66,7 +66,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
     def to_table(self, *, omit_defaults: bool = False) -> dict[str, Any]:
         """Return the table in types of JSON, on request without what equals its default at any depth."""
-        table: dict[str, Any] = _build_builtins(self) if omit_defaults else msgspec.to_builtins(self)
+        table: dict[str, Any] = _drop_defaults(self) if omit_defaults else msgspec.to_builtins(self)
         return table
 
     def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
@@ -75,22 +75,22 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class StrictTable(Value, metaclass=_TableMeta):
-    """A table of a file that a person writes: its keys have any order."""
+class FileTable(Value, metaclass=_TableMeta):
+    """A table of a file that a person writes: its fields are keyword-only, in any order."""
 
 
-def _build_builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
+def _drop_defaults(value: object) -> Any:  # noqa: ANN401 - any JSON
     """Return a value in types of JSON, where tables have only what differs from its default."""
     if isinstance(value, Value):
         return {
-            field.encode_name: _build_builtins(getattr(value, field.name))
+            field.encode_name: _drop_defaults(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
             if getattr(value, field.name) != get_default(field)
         }
     if isinstance(value, Mapping):
-        return {key: _build_builtins(inner) for key, inner in value.items()}
+        return {key: _drop_defaults(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_build_builtins(inner) for inner in value]
+        return [_drop_defaults(inner) for inner in value]
     return value
 
 
@@ -118,7 +118,7 @@ def list_mistakes(value: object, value_type: Any, path: KeyPath = ()) -> Iterato
 
     msgspec stops at the first mistake, and names no key of a table of tables (`$[...]`, msgspec 0.20).
     """
-    meta, fix = value_type, find_fix(value_type)
+    annotated_type, fix = value_type, find_fix(value_type)
     while get_origin(value_type) is Annotated:
         value_type = get_args(value_type)[0]
     value_type = _choose_member(value, value_type)
@@ -138,7 +138,7 @@ def list_mistakes(value: object, value_type: Any, path: KeyPath = ()) -> Iterato
         for number, inner in enumerate(value):
             mistakes += list_mistakes(inner, get_args(value_type)[0], (*path, number))
     # Only a value whose parts are right can show what is wrong with it as a whole.
-    yield from mistakes or _list_value_mistakes(value, meta, path, fix)
+    yield from mistakes or _list_value_mistakes(value, annotated_type, path, fix)
 
 
 def _list_table_mistakes(
@@ -201,7 +201,7 @@ def find_fix(value_type: Any) -> str | None:  # noqa: ANN401 - any type
     """Return the fix that an annotated type names."""
     if get_origin(value_type) is not Annotated:
         return None
-    for limit in get_args(value_type)[1:]:
-        if isinstance(limit, msgspec.Meta) and limit.extra:
-            return str(limit.extra["fix"])
+    for annotation in get_args(value_type)[1:]:
+        if isinstance(annotation, msgspec.Meta) and annotation.extra:
+            return str(annotation.extra["fix"])
     return None

@@ -184,7 +184,7 @@ def test_a_server_of_this_host_is_asked_at_its_socket_without_a_key(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setenv("MEDLEY_API_KEY", "sk-0123456789abcdef01234567")
     with answering({}) as thief:
-        folder = storage.make_private(tmp_path / "s")
+        folder = storage.make_private_folder(tmp_path / "s")
         listens = ServerSpec("tiny", "tiny", "0.0.0.0", thief.server_port, socket_folder=folder)
         models = {"/v1/models": b'{"data": [{"id": "tiny"}]}'}
         with answering(models, listens.socket) as server, server_records.record_server(listens, "ready"):

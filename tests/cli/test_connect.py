@@ -24,7 +24,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    folder = storage.make_private(tmp_path / "s")
+    folder = storage.make_private_folder(tmp_path / "s")
     with answering({"/v1/models": CARDS}) as found:
         listens = ServerSpec(
             "tiny", "tiny", port=found.server_port, key=tmp_path / "key", socket_folder=folder

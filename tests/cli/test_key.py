@@ -33,7 +33,7 @@ def control_socket(listens: ServerSpec) -> Path:
 def server(tmp_path: Path, key: Path, port: int = 8000) -> ServerSpec:
     """A server of this host, at whose sockets nothing listens yet."""
     return ServerSpec(
-        "tiny", "tiny", "0.0.0.0", port, key, socket_folder=storage.make_private(tmp_path / str(port))
+        "tiny", "tiny", "0.0.0.0", port, key, socket_folder=storage.make_private_folder(tmp_path / str(port))
     )
 
 

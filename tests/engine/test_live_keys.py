@@ -88,7 +88,7 @@ def listens(
     monkeypatch.setenv("MEDLEY_STATE", str(folder / "state"))
     source = credentials.choose_keys(None, "0.0.0.0", make=True)
     return ServerSpec(
-        "m", "m", "127.0.0.1", free_port, source, socket_folder=storage.make_private(folder / "s")
+        "m", "m", "127.0.0.1", free_port, source, socket_folder=storage.make_private_folder(folder / "s")
     )
 
 

@@ -112,7 +112,7 @@ def test_a_server_of_this_host_is_asked_at_its_socket(
     """The port may be another program's by now."""
     monkeypatch.setenv("MEDLEY_API_KEY", KEY)
     listens = ServerSpec(
-        "tiny", "tiny", port=thief.server_port, socket_folder=storage.make_private(state / "s")
+        "tiny", "tiny", port=thief.server_port, socket_folder=storage.make_private_folder(state / "s")
     )
     with answering(MODELS, listens.socket) as own, server_records.record_server(listens, "ready"):
         run(*words, "--url", thief.url)

@@ -21,10 +21,10 @@ from medley.cluster.cluster_file import Cluster
 from medley.explain.patterns import Failure
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model
-from medley.values import StrictTable, get_default
+from medley.values import FileTable, get_default
 from tools.reference.table import cell, table
 
-Shape = type[StrictTable]
+Shape = type[FileTable]
 FILES: Mapping[str, Shape] = {
     "cluster-toml": Cluster,
     "model-toml": Model,
@@ -76,7 +76,7 @@ def _tables(shape: Shape, heading: str, kept: Mapping[tuple[str, str], str]) -> 
 
 def _below(annotation: Any) -> tuple[str, Shape] | None:
     """How a key holds tables of its own, and their model; None where it holds none."""
-    if isinstance(annotation, type) and issubclass(annotation, StrictTable):
+    if isinstance(annotation, type) and issubclass(annotation, FileTable):
         return "table", annotation
     for inner in get_args(annotation):
         if found := _below(inner):
@@ -88,7 +88,7 @@ def _below(annotation: Any) -> tuple[str, Shape] | None:
 @cache
 def meanings(shape: Shape) -> Mapping[str, str]:
     """What each key means: the docstring below its field, or the comment at the end of its line."""
-    bases = [base for base in reversed(shape.__mro__) if issubclass(base, StrictTable)]
+    bases = [base for base in reversed(shape.__mro__) if issubclass(base, FileTable)]
     return {name: text for base in bases for name, text in _own_meanings(base)}
 
 

@@ -21,7 +21,7 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
 )
-from medley.values import StrictTable
+from medley.values import FileTable
 
 CLUSTER_FILE = "cluster.toml"
 _HOST_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\Z"
@@ -33,7 +33,7 @@ SshTarget = Annotated[str, Meta(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]
 _INIT_COMMAND = "medley init --force HOST HOST  # writes it, and keeps the old file"
 
 
-class ClusterHost(StrictTable):
+class ClusterHost(FileTable):
     """A host of the cluster: [hosts.NAME]."""
 
     ssh: SshTarget | None = None
@@ -64,7 +64,7 @@ class ClusterHost(StrictTable):
             raise ValueError("a host takes env or image, not both")
 
 
-class Cluster(StrictTable):
+class Cluster(FileTable):
     """The content of cluster.toml."""
 
     hosts: Annotated[

@@ -162,7 +162,7 @@ def _append_event(event: Event) -> None:
         storage.append_text(get_events_file(), line)
         event_counts = read_counts()
         event_counts[event.kind] += 1
-        storage.overwrite_text(_get_counts_file(), json.dumps(event_counts))
+        storage.write_text_in_place(_get_counts_file(), json.dumps(event_counts))
 
 
 def _run_command(command: str, event: Event) -> None:

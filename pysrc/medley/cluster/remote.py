@@ -217,8 +217,8 @@ class Remote:
     def hang_up(self) -> None:
         self._process.close_stdin()
 
-    def interrupt(self) -> None:
-        self._process.interrupt()
+    def terminate(self) -> None:
+        self._process.terminate()
 
     def close(self, limit_s: float = _END_LIMIT_S) -> None:
         self.hang_up()

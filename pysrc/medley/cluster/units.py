@@ -247,7 +247,7 @@ class UnitSupervisor:
                 time.sleep(_POLL_INTERVAL_S)
 
     def _run_once(self) -> ProcessResult:
-        with storage.open_log(get_log_file(self.unit.name), max_bytes=_MAX_LOG_BYTES) as write_line:
+        with storage.open_log(get_log_file(self.unit.name), rotate_from_bytes=_MAX_LOG_BYTES) as write_line:
             # A container goes on if its client and this supervisor were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_UNDO_LIMIT_S)

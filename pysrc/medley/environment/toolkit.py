@@ -14,7 +14,7 @@ from medley.environment import driver
 from medley.errors import Problem
 from medley.host_schema import HostTable
 from medley.progress import SILENT, Progress
-from medley.values import StrictTable
+from medley.values import FileTable
 
 LIBCUDA_VARIABLE = "TRITON_LIBCUDA_PATH"
 _LIBCUDA_REASON = (
@@ -26,7 +26,7 @@ _NCCL_FILE = Path("lib/libnccl.so.2")
 _HASH_DIGITS = 12
 
 
-class Loader(StrictTable):
+class Loader(FileTable):
     """The loader for other systems' programs on NixOS."""
 
     interpreter: str
@@ -34,7 +34,7 @@ class Loader(StrictTable):
     libraries: tuple[str, ...]
 
 
-class Toolkit(StrictTable):
+class Toolkit(FileTable):
     kind: str
     variables: Mapping[str, str]
     """Variables of the engine and its compilers by name: CUDA_HOME, CC, …"""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from medley.values import StrictTable
+from medley.values import FileTable
 
-_Row = TypeVar("_Row", bound=StrictTable)
+_Row = TypeVar("_Row", bound=FileTable)
 # Parts of a text for one engine: [vLLM: …][SGLang: …].
 _ENGINE_PART = re.compile(r"\[(vLLM|SGLang): ([^\[\]]*)\](?:\[SGLang: ([^\[\]]*)\])?")
 # Parts of a text for some versions: [vLLM before 0.17: …][vLLM from 0.17: …].
@@ -14,7 +14,7 @@ _VERSION_PART = re.compile(r"\[(vLLM|SGLang) (before|from) (\d[\d.]*): ([^\[\]]*
 _RELEASE = re.compile(r"(\w+) (\d[\d.]*)")
 
 
-class EngineFlag(StrictTable):
+class EngineFlag(FileTable):
     """A flag or variable of vLLM, and what SGLang has in its place; a fix names that of the log's engine."""
 
     vllm: str

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from medley.values import StrictTable
+from medley.values import FileTable
 
 _NAMES = {
     "vllm": "vLLM",
@@ -19,7 +19,7 @@ _NAMES = {
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
-class AffectedReleases(StrictTable):
+class AffectedReleases(FileTable):
     """Releases of a package with a fault."""
 
     package: Annotated[str, Meta(pattern=r"^[a-z]+\Z")]

@@ -18,7 +18,7 @@ from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engi
 from medley.explain.package_versions import AffectedReleases
 from medley.explain.templates import GROUP, fill_in_words, fill_template
 from medley.explain.whole_log import WHOLE_LOG_GROUPS
-from medley.values import StrictTable, Value, WrongKey
+from medley.values import FileTable, Value, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
 CONFIDENCE_RANK = {"high": 0, "medium": 1, "low": 2}
@@ -57,7 +57,7 @@ _TABLES_WITH_FIX = ("failure", "phase", "wording", "cuda_error")
 _Text = Annotated[str, Meta(max_length=1000)]
 
 
-class Sign(StrictTable):
+class Sign(FileTable):
     """One wording of a failure, because versions of a program differ."""
 
     needle: str
@@ -76,7 +76,7 @@ class Sign(StrictTable):
         return re.compile(re.escape(self.needle) if self.pattern is None else self.pattern)
 
 
-class Failure(StrictTable):
+class Failure(FileTable):
     """A known failure; in its texts {group} is a match, and [… {group} …] is omitted without it."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=60)]
@@ -173,7 +173,7 @@ class Wording(Failure):
     """A form of sentence in which engines refuse a setting; it explains errors that no failure has."""
 
 
-class Component(StrictTable):
+class Component(FileTable):
     """A part of an engine in which a traceback may end, and the flags that choose another."""
 
     name: str
@@ -206,7 +206,7 @@ class Component(StrictTable):
         return None if excluded else keep_engine_parts(self.instead or "", engine) or None
 
 
-class CudaError(StrictTable):
+class CudaError(FileTable):
     """An error of CUDA, as its driver API documents it."""
 
     code: int
@@ -221,7 +221,7 @@ class CudaError(StrictTable):
     """What to do if the engine's own calls get it."""
 
 
-class File(StrictTable):
+class File(FileTable):
     """A file of known failures: failures/SUBJECT.toml."""
 
     failure: tuple[Failure, ...] = ()

@@ -25,10 +25,10 @@ from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import DemoSpec, Shape
 from medley.schema import WeightFormat as Format
-from medley.values import StrictTable, list_mistakes
+from medley.values import FileTable, list_mistakes
 
 
-class _FormatTable(StrictTable):
+class _FormatTable(FileTable):
     """A weight format, as weight_formats.toml describes it."""
 
     bytes: float

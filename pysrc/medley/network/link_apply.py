@@ -31,7 +31,7 @@ MEDLEY_PROFILES_QUESTION = (
 UP_LINKS_QUESTION = "ip -brief link show up"
 _CONNECTION_WORDS = 4
 """The words of SSH_CONNECTION: the address and port of the client, then of the server."""
-_LIMIT_S = 60
+_COMMAND_LIMIT_S = 60
 _SETTLE_LIMIT_S = 10
 MANAGER_QUESTIONS = (
     MARKS_QUESTION,
@@ -188,7 +188,7 @@ def _run_change(change: Change) -> str | None:
     if change.file:
         storage.write_text(change.file.path, change.file.text, secret=True)
     for command in change.commands:
-        result = process.run(command, limit_s=_LIMIT_S)
+        result = process.run(command, limit_s=_COMMAND_LIMIT_S)
         if result.status:
             output = "\n".join(line for line in result.lines if line.strip())
             return f"{command}\n{output or f'it exited with {result.status}'}"
@@ -249,7 +249,7 @@ def _undo_newest_change() -> list[Command]:
     elif path:
         storage.remove_file(Path(path))
     commands = [Command(tuple(argv)) for argv in newest["undo"]]
-    failed = [command for command in commands if process.run(command, limit_s=_LIMIT_S).status]
+    failed = [command for command in commands if process.run(command, limit_s=_COMMAND_LIMIT_S).status]
     storage.write_text(_find_record_path(), json.dumps(older), secret=True)
     return failed
 

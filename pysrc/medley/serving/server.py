@@ -173,10 +173,10 @@ class ServerRun(Value):
 def _build_edge(server: ServerSpec) -> Edge:
     """Return the edge of a server, and make its folders private."""
     folder = server.socket.parent
-    storage.make_private(folder.parent)
-    storage.make_private(folder)
+    storage.make_private_folder(folder.parent)
+    storage.make_private_folder(folder)
     if server.tls:
-        storage.make_private(find_tls_folder())
+        storage.make_private_folder(find_tls_folder())
     storage.remove_file(server.socket)  # a killed engine's: vLLM 0.32.0 does not replace it
     return Edge(
         server.address,

@@ -127,7 +127,7 @@ def test_retransmits() -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> ServerSpec:
-    return ServerSpec("m", "m", socket_folder=storage.make_private(tmp_path / "sockets"))
+    return ServerSpec("m", "m", socket_folder=storage.make_private_folder(tmp_path / "sockets"))
 
 
 def test_an_engine_is_asked_at_its_socket(served: ServerSpec) -> None:

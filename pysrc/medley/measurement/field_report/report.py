@@ -13,7 +13,7 @@ from medley.schema import (
     EngineName,
     Shape,
 )
-from medley.values import StrictTable
+from medley.values import FileTable
 
 FORMAT = "medley field report 1"
 
@@ -25,7 +25,7 @@ Word = Annotated[str, Meta(pattern=r"^[\w][\w.+-]{0,63}\Z")]
 Count = Annotated[int, Meta(ge=1, le=4096)]
 
 
-class ReportedHost(StrictTable):
+class ReportedHost(FileTable):
     """A host with its kind, if known, and its facts."""
 
     name: HostName
@@ -34,21 +34,21 @@ class ReportedHost(StrictTable):
     """The output of `medley facts --transcript`, with the names of this report."""
 
 
-class Wishes(StrictTable):
+class Wishes(FileTable):
     """The network settings of cluster.toml."""
 
     link: Mapping[HostName, str] = {}
     exclude: tuple[str, ...] = ()
 
 
-class PlannedStage(StrictTable):
+class PlannedStage(FileTable):
     """A pipeline stage: its devices by host and index, and the number of its layers."""
 
     devices: Annotated[tuple[tuple[HostName, Annotated[int, Meta(ge=0, le=64)]], ...], Meta(min_length=1)]
     layers: Count
 
 
-class ReportedLayout(StrictTable):
+class ReportedLayout(FileTable):
     """A layout in words and by stage."""
 
     layout: str
@@ -61,7 +61,7 @@ class ReportedLayout(StrictTable):
     mbit: int | None
 
 
-class PlanRequest(StrictTable):
+class PlanRequest(FileTable):
     """The options of the plan."""
 
     engine: EngineName = DEFAULT_ENGINE
@@ -71,7 +71,7 @@ class PlanRequest(StrictTable):
     """Whether one replica must use all these hosts."""
 
 
-class ReportedPlan(StrictTable):
+class ReportedPlan(FileTable):
     """A plan from the transcripts of the report alone, so that anyone can repeat it."""
 
     asked: PlanRequest
@@ -86,7 +86,7 @@ class ReportedPlan(StrictTable):
     """The commands to type, by host."""
 
 
-class Backend(StrictTable):
+class Backend(FileTable):
     """A kernel or backend that an engine runs, with the line of its log."""
 
     what: str
@@ -96,7 +96,7 @@ class Backend(StrictTable):
     text: str
 
 
-class ReportedModel(StrictTable):
+class ReportedModel(FileTable):
     """A model with its plan, its layout, its benchmark and its backends, as far as they are known."""
 
     name: ModelName
@@ -108,7 +108,7 @@ class ReportedModel(StrictTable):
     backends: tuple[Backend, ...] = ()
 
 
-class ReportedLink(StrictTable):
+class ReportedLink(FileTable):
     """The measured link to another host, and what is wrong with it."""
 
     host: HostName
@@ -116,14 +116,14 @@ class ReportedLink(StrictTable):
     problems: tuple[Mapping[str, str], ...] = ()
 
 
-class Skipped(StrictTable):
+class Skipped(FileTable):
     """A step that was left out or failed, with the reason."""
 
     step: str
     why: str
 
 
-class FieldReport(StrictTable):
+class FieldReport(FileTable):
     """The whole file; its fields are the keys of the JSON object."""
 
     format: Literal["medley field report 1"]

@@ -87,7 +87,7 @@ class FleetWatch:
             self._closed = True
             self._changed.notify_all()
             for remote in self._remotes.values():
-                remote.interrupt()
+                remote.terminate()
         deadline = time.monotonic() + _CLOSE_LIMIT_S
         for thread in self._threads:
             thread.join(max(0, deadline - time.monotonic()))
