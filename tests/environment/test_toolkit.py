@@ -193,7 +193,7 @@ BUILD = "point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`"
         pytest.param(
             json.dumps({**TABLE, "uv": 1}),
             "toolkit.json: 'uv' ",
-            "fix 'uv' in toolkit.json",
+            "fix uv in toolkit.json",
             id="a wrong type",
         ),
         pytest.param(

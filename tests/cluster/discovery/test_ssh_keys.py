@@ -1,6 +1,5 @@
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,13 +96,13 @@ def test_a_host_has_keys_under_its_own_name_only(port: int, name: str) -> None:
     """A host writes names of others, with its own key, into a text that ssh-keyscan prints."""
     key = ED25519.partition(" ")[2]
     output = [ED25519, f"github.com {key}", f"* {key}", f"|1|c2FsdA==|aGFzaA== {key}", f"{ED25519} comment"]
-    assert select_key_lines(output, replace(PEER, port=port)) == (f"{name} {key}",)
+    assert select_key_lines(output, PEER.replace(port=port)) == (f"{name} {key}",)
 
 
 @pytest.mark.skipif(find_program("ssh-keygen") is None, reason="there is no ssh-keygen")
 @pytest.mark.parametrize(("port", "name"), [(22, "spark-2"), (2222, "[spark-2]:2222")])
 def test_a_hashed_name_is_one_that_ssh_finds(port: int, name: str, tmp_path: Path) -> None:
-    (line,) = select_key_lines([ED25519], replace(PEER, host="Spark-2", port=port, has_hashed_names=True))
+    (line,) = select_key_lines([ED25519], PEER.replace(host="Spark-2", port=port, has_hashed_names=True))
     assert line.startswith("|1|")
     (tmp_path / "known").write_text(f"{line}\n")
     finished = run(Command(("ssh-keygen", "-F", name, "-f", str(tmp_path / "known"))), limit_s=10)
