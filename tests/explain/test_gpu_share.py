@@ -15,10 +15,14 @@ ARGS = "(APIServer pid=1) INFO 09-17 22:41:06 [api_utils.py:273] non-default arg
     [
         ("{'gpu_memory_utilization': 0.98}", "vLLM", "is 0.98", "--gpu-memory-utilization 0.95"),
         ("{'gpu_memory_utilization': 0.8}", "vLLM", "is 0.8", "--gpu-memory-utilization 0.75"),
-        ("{'model_tag': 'm'}", "vLLM", "default", "--gpu-memory-utilization 0.85"),
+        ("non-default args: {'model_tag': 'm'}", "vLLM", "default", "--gpu-memory-utilization 0.85"),
+        ("", "vLLM", "does not show", "--gpu-memory-utilization 0.85 (it must"),
+        ("KV=fp8 GPU_UTIL=0.972 MAX_LEN=9", "vLLM", "GPU_UTIL is 0.972", "--gpu-memory-utilization 0.94"),
+        ("VLLM_GPU_MEMORY_UTILIZATION=.8", "vLLM", "is 0.8", "--gpu-memory-utilization 0.75"),
+        ("MEM_FRACTION_STATIC=0.93", "SGLang", "is 0.93", "--mem-fraction-static 0.90"),
         ("ServerArgs(mem_fraction_static=0.83)", "SGLang", "is 0.83", "--mem-fraction-static 0.78"),
         ("ServerArgs(mem_fraction_static=None)", "SGLang", "itself", "--mem-fraction-static 0.05 lower"),
-        ("{'gpu_memory_utilization': 'x'}", "vLLM", "default", "--gpu-memory-utilization 0.85"),
+        ("{'gpu_memory_utilization': 'x'}", "vLLM", "does not show", "--gpu-memory-utilization 0.85"),
     ],
 )
 def test_the_share_of_a_log_and_a_smaller_one(arguments: str, engine: str, said: str, less: str) -> None:
@@ -55,3 +59,31 @@ def test_without_calls_the_last_step_shows_it() -> None:
     assert found.match.failure.name == "cuda-graph-out-of-memory"
     assert "--gpu-memory-utilization is 0.95" in found.problem().cause
     assert "--gpu-memory-utilization 0.92" in found.problem().fix
+
+
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. "
+    "GPU 0 has a total capacity of 23.54 GiB of which 63.62 MiB is free. Including non-PyTorch memory, this process has {used} GiB memory in use.\n"
+)
+WARM_UP = '  File "/v/site-packages/vllm/v1/worker/gpu_worker.py", line 7, in compile_or_warm_up_model\n'
+
+
+def test_a_launcher_s_variable_and_the_use_of_the_process_decide() -> None:
+    log = (
+        "$ GPU_UTIL=0.972 MAX_LEN=150000 ./start.sh\n"
+        f"{VLLM}Available KV cache memory: 7.66 GiB\n"
+        f"{VLLM}GPU KV cache size: 238,976 tokens\n"
+    )
+    (report,) = of(log + WARM_UP + FULL.format(used="23.34")).problems
+    problem = report.problem()
+    assert "GPU_UTIL is 0.972" in problem.cause
+    assert "default" not in problem.cause
+    assert "another program took" not in f"{problem.cause} {problem.fix}"
+    assert "--gpu-memory-utilization 0.94" in problem.fix
+    assert "215,000 tokens" in problem.cause
+
+
+def test_without_a_command_no_value_is_stated() -> None:
+    (report,) = of(WARM_UP + OOM + "\n").problems
+    assert "does not show --gpu-memory-utilization" in report.problem().cause
+    assert "another program took" in report.problem().cause

@@ -33,7 +33,19 @@ _VLLM_COMMAND = r"(?:^|[ /])vllm serve |vllm\.entrypoints\.openai\.api_server "
 _SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
 
-_VARIABLES = ("_DTYPE=", "LOAD_FORMAT=", "MODEL_LEN=", "_PARALLEL_SIZE=", "NCCL_", "VLLM_", "SGLANG_")
+_VARIABLES = (
+    "_DTYPE=",
+    "UTIL=",
+    "UTILIZATION=",
+    "MEM_FRACTION",
+    "MAX_LEN=",
+    "LOAD_FORMAT=",
+    "MODEL_LEN=",
+    "_PARALLEL_SIZE=",
+    "NCCL_",
+    "VLLM_",
+    "SGLANG_",
+)
 _TYPED_FLAGS = (
     *("--gpu-memory-util", "--mem-fraction", "--max-model-len", "--context-length", "--max-num-"),
     *("--tensor-parallel", "--tp ", "--tp-size", "--kv-cache-dtype", "--load-format", "--nnodes"),

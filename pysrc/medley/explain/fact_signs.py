@@ -17,6 +17,8 @@ FACT_SIGNS = (
     sign("Load weight begin", r"Load weight begin\. avail mem=(?P<gpu>[\d.]+) GB"),
     sign("total capacity of", r"total capacity of (?P<gpu>[\d.]+) GiB"),
     sign("ree memory on device", r"Free memory on device.{0,20} \([\d.]+/(?P<gpu>[\d.]+) GiB\)"),
+    sign("KV cache memory", r"Available KV cache memory: (?P<kv_gib>[\d.]+) GiB"),
+    sign("KV cache size", r"GPU KV cache size: (?P<kv_tokens>[\d,]+) tokens"),
     # Releases of Jetson Linux: of the host, and in the tag of an image
     sign("(release), REVISION", r"# R(?P<host_l4t>\d\d) \(release\), REVISION: (?P<revision>[\d.]+)"),
     sign("JETPACK_VERSION ", r"L4T_VERSION +(?P<host_l4t>[\d.]+) .*JETPACK_VERSION "),

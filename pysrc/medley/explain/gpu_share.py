@@ -12,6 +12,11 @@ _DEFAULT_SHARE = 0.9
 # A step of 0.01 was enough in github.com/vllm-project/vllm/issues/57475.
 _HIGH_SHARE, _SMALL_SHARE_STEP, _SHARE_STEP = 0.9, 0.03, 0.05
 # vLLM 0.33.0, vllm/v1/worker/utils.py
+# Variables of a launcher, such as GPU_UTIL=0.97 or GPU_MEMORY_UTILIZATION=0.9
+_LAUNCHER_SHARE = re.compile(
+    r"(?i)(?<![\w$-])(?P<name>\w*(?:GPU_UTIL|GPU_MEM(?:ORY)?_UTIL|UTILIZATION|MEM_FRACTION)\w*)=['\"]?(?P<value>0?\.\d+)"
+)
+_PRINTED_ARGUMENTS = re.compile(r"non-default args:|server_args=|ServerArgs\(")
 _FREE_MEMORY = re.compile(r"Free memory on device(?: \S+)? \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\)")
 
 
@@ -33,10 +38,19 @@ def read_share(message: str, arguments: str, engine: str | None) -> Share:
     if free_memory := _FREE_MEMORY.search(message):
         value = float(free_memory["free"]) / max(float(free_memory["total"]), 1.0)
         return Share(f"{flag} must be less than {value:.2f}", f"{flag} {max(value - 0.01, 0.01):.2f}")
+    launched = None if value is not None else _LAUNCHER_SHARE.search(arguments)
+    if launched and (value := _parse_share(launched["value"])) is not None:
+        return Share(
+            f"{launched['name'].upper()} is {value:g}, which sets {flag}", f"{flag} {_format_smaller(value)}"
+        )
     if value is not None:
         return Share(f"{flag} is {value:g}", f"{flag} {_format_smaller(value)}")
     if flag == _SGLANG_FLAG:
         return Share(f"SGLang chose {flag} itself", f"{flag} 0.05 lower than its log prints")
+    if not _PRINTED_ARGUMENTS.search(arguments):
+        return Share(
+            f"the log does not show {flag}", f"{flag} 0.85 (it must be lower than that of the start)"
+        )
     return Share(
         f"{flag} has its default (0.9, in newer versions 0.92)", f"{flag} {_format_smaller(_DEFAULT_SHARE)}"
     )

@@ -44,6 +44,15 @@ def compare_releases(figures: Mapping[str, str]) -> ReleaseMismatch:
     )
 
 
+def describe_host(figures: Mapping[str, str]) -> str | None:
+    """Return the release of the host in words, if the log prints it."""
+    if "host_l4t" not in figures:
+        return None
+    release = figures["host_l4t"] + ("." + figures["revision"] if "revision" in figures else "")
+    jetpack = _find_jetpack(release)
+    return f"L4T R{release}" + (f" (JetPack {jetpack})" if jetpack else "")
+
+
 def _find_jetpack(release: str) -> int | None:
     major = int(release.partition(".")[0])
     return next((jetpack for first_l4t, jetpack in _JETPACKS.items() if major >= first_l4t), None)

@@ -22,6 +22,7 @@ _ERROR_WORDS = re.compile(
     r"(?i)(?<![\w./-])(?:errors?|failed|failure|denied|unauthorized|refused|fatal|cannot|can't|could not)"
     r"(?![\w/-])(?!\s*[=:]\s*(?:0|none|null|false|\[\]|\{\}|'')(?!\w))"
 )
+_GOES_ON = re.compile(r"(?i)falling back|using .{1,40} instead|(?:re)?try(?:ing)?\b|continuing|recovered")
 _NO_ERROR = re.compile(
     r"(?i)\b(?:no|0|without|ignor\w+) (?:\w+ )?(?:errors?|failures?|failed)\b|\b(?:if|when) "
 )
@@ -142,8 +143,13 @@ def find_error_like_line(scan: LogScan) -> FailureMatch | None:
     """
     if scan.was_ready or scan.stopped:
         return None
-    lines = ((index, parse_line(raw)) for index, raw in enumerate(scan.tail))
-    error_lines = [(index, line) for index, line in lines if reads_like_error(line)]
+    lines = list(enumerate(map(parse_line, scan.tail)))
+    error_lines = [
+        (index, line)
+        for index, line in lines
+        if reads_like_error(line)
+        and not any(_GOES_ON.match(later.text) for _, later in lines[index + 1 : index + 1 + _LAST_LINES])
+    ]
     if not error_lines:
         return None
     index, line = error_lines[0]
@@ -155,4 +161,4 @@ def find_error_like_line(scan: LogScan) -> FailureMatch | None:
 def reads_like_error(line: LogLine) -> bool:
     if line.level in (INFO, WARNING) or is_echo(line.text) or _NO_ERROR.search(line.text):
         return False
-    return bool(line.level == ERROR or _ERROR_WORDS.search(line.text))
+    return bool(line.level == ERROR or _ERROR_WORDS.search(line.text) or _ERROR_REPORT.search(line.text))

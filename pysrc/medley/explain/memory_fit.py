@@ -30,6 +30,7 @@ _UNIFIED_OWN_SHARE = 0.6
 _SHARE_OF_SIXTEEN_BITS, _SHARE_OF_EIGHT_BITS = 0.31, 0.58
 _MAX_OFFLOADED_SHARE = 0.5
 _SMALL_CACHE_GIB, _MAX_SHARE = 2.0, 0.95
+_PERHAPS_OTHERS = "another program took some meanwhile"
 
 
 class MemoryFit(NamedTuple):
@@ -47,6 +48,8 @@ class MemoryFit(NamedTuple):
     """What would fit, to type."""
     larger_share: str | None = None
     """The least share of the GPU that leaves room for a small KV cache."""
+    perhaps_others: str | None = _PERHAPS_OTHERS
+    """That another program may hold memory, unless the error shows that this process alone does."""
 
 
 def explain_fit(message: str, figures: Mapping[str, str], arguments: str) -> MemoryFit:
@@ -67,17 +70,22 @@ def explain_fit(message: str, figures: Mapping[str, str], arguments: str) -> Mem
     smaller = _list_alternatives(
         weights or (gpu if filled else None), gpu, ranks, arguments, is_least=weights is None
     )
+    perhaps_others = None if filled else _PERHAPS_OTHERS
     if weights is None:
-        return MemoryFit(filled=filled, others=others, smaller=smaller)
+        return MemoryFit(perhaps_others=perhaps_others, filled=filled, others=others, smaller=smaller)
     size = f"the weights take {weights:.1f} GiB"
     if ranks > 1:
         size += f" on each of {ranks} GPUs"
     if gpu is None:
-        return MemoryFit(weights=size, filled=filled, others=others, smaller=smaller)
+        return MemoryFit(
+            perhaps_others=perhaps_others, weights=size, filled=filled, others=others, smaller=smaller
+        )
     exceeds = f"{size}, and a GPU has {gpu:.1f} GiB" if weights > gpu * _USABLE_SHARE else None
     share = math.ceil((weights + _SMALL_CACHE_GIB) / gpu * 100) / 100
     larger = f"{share:.2f}" if share <= _MAX_SHARE else None
-    return MemoryFit(f"{size}, and a GPU has {gpu:.1f} GiB", exceeds, filled, others, smaller, larger)
+    return MemoryFit(
+        f"{size}, and a GPU has {gpu:.1f} GiB", exceeds, filled, others, smaller, larger, perhaps_others
+    )
 
 
 def _describe_use(capacity: re.Match[str] | None, own: float | None) -> tuple[str | None, str | None]:

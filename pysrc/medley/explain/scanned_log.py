@@ -129,9 +129,14 @@ class LogScan:
 
     def complete_matches(self) -> None:
         """Drop faults of other releases than the log shows; add the facts of the whole log to the others."""
-        facts = read_whole_log(self.figures)
         self.matches = [
-            match.replace(groups={**match.groups, **facts, "affected": affected or None})
+            match.replace(
+                groups={
+                    **match.groups,
+                    **read_whole_log(self.figures, match.groups, self.tail),
+                    "affected": affected or None,
+                }
+            )
             for match in self.matches
             if (affected := describe_affected(match.failure.affects, self.figures)) is not None
         ]
