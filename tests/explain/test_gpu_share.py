@@ -62,8 +62,9 @@ def test_without_calls_the_last_step_shows_it() -> None:
 
 
 FULL = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. "
-    "GPU 0 has a total capacity of 23.54 GiB of which 63.62 MiB is free. Including non-PyTorch memory, this process has {used} GiB memory in use.\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total capacity of "
+    "23.54 GiB of which 63.62 MiB is free. Including non-PyTorch memory, this process has {used} GiB memory "
+    "in use.\n"
 )
 WARM_UP = '  File "/v/site-packages/vllm/v1/worker/gpu_worker.py", line 7, in compile_or_warm_up_model\n'
 

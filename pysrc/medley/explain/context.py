@@ -129,7 +129,7 @@ class Context(Value):
     larger_share: str | None = None
     """The least share of the GPU that leaves room for a small KV cache."""
     perhaps_others: str | None = None
-    """That another program may hold memory, unless the error excludes it."""
+    """A clause for other programs that may hold memory, unless the error excludes it."""
     remedy: str | None = None
     """An earlier warning about the package that failed, with its remedy."""
     ray_address: str | None = None

@@ -6,9 +6,11 @@ from itertools import islice
 
 from medley.explain.context import find_warning
 from medley.explain.events import REQUEST, UNKNOWN, is_echo
-from medley.explain.hosts import find_p2p_off, read_hosts
+from medley.explain.hangs import find_hang
+from medley.explain.hosts import Hosts, find_p2p_off, read_hosts
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, parse_line
 from medley.explain.loaders import find_loader
+from medley.explain.memory_fit import count_ranks
 from medley.explain.patterns import Phase
 from medley.explain.phases import find_last_engine_line, find_last_phase
 from medley.explain.refused_request import find_status
@@ -50,6 +52,8 @@ def find_unfinished_step(
         **hosts._asdict(),
         "p2p_off": hosts.one_host and find_p2p_off(scan.all_settings),
         "stopped": find_stop(list(scan.tail)),
+        "hang": find_hang(list(scan.tail)),
+        "rank_hang": find_hang(list(scan.tail)) if _has_ranks(scan, hosts) else None,
         "loader": find_loader(scan.figures, scan.all_settings),
     }
     last_match = find_last_phase(scan.tail, phases, others, facts)
@@ -76,6 +80,10 @@ def find_unfinished_step(
     end = raw if len(raw) <= _MAX_END_CHARS else raw[-_MAX_END_CHARS:].partition(" ")[2]
     groups |= {"above": find_warning([parse_line(text) for text in scan.tail])}
     return FailureMatch(last_match.phase, groups, parse_line(end), number, scan.name, None, scan.engine)
+
+
+def _has_ranks(scan: LogScan, hosts: Hosts) -> bool:
+    return bool(hosts.one_host or hosts.several_hosts) or count_ranks(scan.all_settings, scan.figures) > 1
 
 
 def _is_error(line: LogLine) -> bool:

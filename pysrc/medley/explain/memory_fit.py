@@ -49,7 +49,7 @@ class MemoryFit(NamedTuple):
     larger_share: str | None = None
     """The least share of the GPU that leaves room for a small KV cache."""
     perhaps_others: str | None = _PERHAPS_OTHERS
-    """That another program may hold memory, unless the error shows that this process alone does."""
+    """A clause for other programs that may hold memory, unless the error excludes them."""
 
 
 def explain_fit(message: str, figures: Mapping[str, str], arguments: str) -> MemoryFit:
@@ -57,7 +57,7 @@ def explain_fit(message: str, figures: Mapping[str, str], arguments: str) -> Mem
 
     The figures: `weights` and `gpu` of one rank, and `checkpoint` of the whole model, in GiB.
     """
-    ranks = _count_ranks(arguments, figures)
+    ranks = count_ranks(arguments, figures)
     capacity = _CAPACITY.search(message)
     gpu = float(capacity["gpu"]) if capacity else _read_number(figures, "gpu")
     # An engine that quantizes or offloads while it loads places less than the files have.
@@ -141,7 +141,7 @@ def _compute_four_bit_share(arguments: str) -> float:
     return _SHARE_OF_EIGHT_BITS if _EIGHT_BITS.search(arguments) else _SHARE_OF_SIXTEEN_BITS
 
 
-def _count_ranks(arguments: str, figures: Mapping[str, str]) -> int:
+def count_ranks(arguments: str, figures: Mapping[str, str]) -> int:
     """Return the number of GPUs that share the weights: by the arguments, else by the size of the world."""
     tensor, pipeline = (_read_count(arguments, names) for names in (_TENSOR_FLAGS, _PIPELINE_FLAGS))
     if tensor is None and pipeline is None:
