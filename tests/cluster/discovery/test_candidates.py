@@ -119,6 +119,43 @@ def test_a_later_mention_joins_two_earlier_ones() -> None:
     assert names(NAS, ALIAS, NEAR, link) == ["spark-1", "both", "spark-2"]
 
 
+def announce(name: str, address: str) -> HostMention:
+    return HostMention(name, f"announced on enp1 at {address}", "enp1", (address,), is_announced=True)
+
+
+@pytest.mark.parametrize(
+    ("announced", "expected"),
+    [
+        pytest.param(("evil.local", "192.168.100.11"), ["evil.local"], id="a neighbor's address"),
+        pytest.param(("evil.local", "192.168.1.51"), ["evil.local"], id="an address that ssh knows"),
+        pytest.param(("spark-2.lan", "192.168.100.11"), [], id="a known name and a neighbor's address"),
+        pytest.param(("nas", "192.168.1.51"), [], id="two hosts that ssh knows"),
+        pytest.param(("spark-1.local", "192.168.100.11"), [], id="this host's name"),
+        pytest.param(("evil.local", "192.168.1.50"), [], id="this host's address"),
+        pytest.param(("192.168.100.11", "192.168.1.66"), [], id="an address as its name"),
+    ],
+)
+def test_an_announcement_takes_no_place(announced: tuple[str, str], expected: list[str]) -> None:
+    mentions = (KNOWN, NEAR, ALIAS, NAS)
+    before, _ = merge_mentions(mentions, "spark-1", ["192.168.1.50"])
+    for order in ((announce(*announced), *mentions), (*mentions, announce(*announced))):
+        after, _ = merge_mentions(order, "spark-1", ["192.168.1.50"])
+        same = [(each.name, each.target, each.addresses, each.is_likely) for each in after][: len(before)]
+        assert same == [(each.name, each.target, each.addresses, each.is_likely) for each in before]
+        assert [each.name for each in after][len(before) :] == expected
+
+
+def test_a_known_name_at_another_address_is_said() -> None:
+    (_, known), _ = merge_mentions([KNOWN, ALIAS, announce("spark-2.lan", "10.0.0.66")], "spark-1", [])
+    assert known.description == "known_hosts, ssh config, announced on enp1 at 10.0.0.66, 192.168.1.51"
+
+
+def test_a_host_announced_on_two_links_is_one() -> None:
+    links = [announce("spark-3.local", address) for address in ("192.168.100.13", "192.168.1.53")]
+    (_, one), _ = merge_mentions(links, "spark-1", [])
+    assert (one.target, one.addresses) == ("spark-3.local", ("192.168.100.13", "192.168.1.53"))
+
+
 def test_two_ports_of_an_address_are_two_hosts() -> None:
     ports = [HostMention("gate", "known_hosts", "k:1", (f"gate:{port}",), port) for port in (2201, 2202)]
     found, _ = merge_mentions([*ports, NAS], "spark-1", [])

@@ -11,6 +11,7 @@ _HOST_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _TARGET_PATTERN = re.compile(
     r"(ssh://)?((?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[^@:]+)(:(?P<port>[0-9]{1,5}))?"
 )
+_MAX_SOURCES = 4
 SSH_PORT = 22
 SSH_CONFIG_SOURCE = "ssh config"
 _LOCAL_SUFFIXES = (".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain")
@@ -27,6 +28,8 @@ class HostMention(Value):
     """The port of sshd; an alias in the ssh config carries its port itself."""
     is_likely: bool = False
     """Whether it is selected by default: a neighbor on a fast link, or `is_likely_alias`."""
+    is_announced: bool = False
+    """Whether anyone on the network can claim it, so that it neither joins nor names other mentions."""
 
     @property
     def target(self) -> str:
@@ -83,7 +86,7 @@ class HostCandidate(Value):
     @property
     def description(self) -> str:
         others = [address for address in self.addresses if address != self.name]
-        return ", ".join((*self.sources[:2], *others[:1]))
+        return ", ".join((*self.sources[:_MAX_SOURCES], *others[:1]))
 
 
 def parse_host(word: str) -> HostCandidate:
@@ -110,11 +113,15 @@ def merge_mentions(
     problems = tuple(
         invalid_name_problem(mention) for mention in all_mentions if not is_valid_host_name(mention.name)
     )
-    groups = _group_mentions(mention for mention in all_mentions if is_valid_host_name(mention.name))
+    valid_mentions = tuple(mention for mention in all_mentions if is_valid_host_name(mention.name))
     own_words = {own_name, f"{own_name}.local", "localhost", "127.0.0.1", "127.0.1.1", *own_addresses}
-    others = (_merge_group(group) for group in groups if not own_words & _list_names_and_addresses(group))
+    groups = _group_mentions(mention for mention in valid_mentions if not mention.is_announced)
+    groups = [group for group in groups if not own_words & _list_names_and_addresses(group)]
+    for mention in valid_mentions:
+        if mention.is_announced and not own_words & _list_names_and_addresses([mention]):
+            _add_announced(mention, groups)
     candidates: dict[str, HostCandidate] = {}
-    for candidate in others:
+    for candidate in map(_merge_group, groups):
         candidates.setdefault(candidate.name, candidate)
     candidates.pop(own_name, None)
     own_candidate = (
@@ -166,6 +173,17 @@ def _group_mentions(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
         else:
             groups.append([mention])
     return groups
+
+
+def _add_announced(mention: HostMention, groups: list[list[HostMention]]) -> None:
+    """Add an announcement to the group that has its name; its address joins no host that others mention."""
+    group = next((group for group in groups if mention.target in _list_names_and_addresses(group)), None)
+    if group is None:
+        groups.append([mention])
+    elif all(other.is_announced for other in group):
+        group.append(mention)
+    else:
+        group.append(mention.replace(aliases=()))
 
 
 def _list_names_and_addresses(group: Iterable[HostMention]) -> set[str]:

@@ -126,7 +126,8 @@ def _parse_announced(answers: Transcript, interfaces: Collection[str]) -> Iterat
             case ["=", interface, "IPv4", _, _, _, host, address, *_] if interface in interfaces:
                 name = _ESCAPE_PATTERN.sub(lambda code: chr(int(code[1])), host)
                 aliases = (address,) if is_address(address) else ()
-                yield HostMention(name, f"announced on {interface}", interface, aliases)
+                source = f"announced on {interface} at {address}" if aliases else f"announced on {interface}"
+                yield HostMention(name, source, interface, aliases, is_announced=True)
 
 
 def parse_known_hosts(text: str, file: str) -> tuple[HostMention, ...]:
