@@ -1,6 +1,7 @@
 import pytest
 
-from medley.serving.community_recipe.document import MAX_RECIPE_BYTES, read_document, read_table
+from medley.serving.community_recipe.document import MAX_RECIPE_BYTES, is_yes, read_document, read_table
+from medley.serving.community_recipe.recipe_keys import list_host_entries
 from tests.problems import raises_problem
 
 
@@ -19,6 +20,40 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((word, word) for word in ("12:30:00", "190:20:30.15", "1_000", "0b11", "2026-13-45", "=")),
+        *((word, word) for word in ("yes", "No", "on", "OFF", "y")),
+        ("010", 10),
+        ("0x10", 16),
+        ("0o10", 8),
+        ("+5", 5),
+        ("-5", -5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("-.inf", float("-inf")),
+        ("True", True),
+        ("~", None),
+        ("'010'", "010"),
+    ],
+)
+def test_a_plain_value_is_what_yaml_1_2_has(text: str, value: object) -> None:
+    read_value = read_document(f"a: {text}".encode(), "r.yaml")["a"]
+    assert (read_value, type(read_value)) == (value, type(value))
+    assert read_document(f"{{no: [{text}]}}".encode(), "r.yaml") == {"no": [value]}
+
+
+@pytest.mark.parametrize("word", ["no", "Off", "false", "0", "''", ""])
+def test_a_switch_is_also_off_in_other_words(word: str) -> None:
+    recipe = read_document(f"model: a/b\nsolo_only: {word}".encode(), "r.yaml")
+    assert not is_yes(recipe["solo_only"])
+    assert list(list_host_entries(recipe)) == []
+    recipe = read_document(b"model: a/b\nsolo_only: yes", "r.yaml")
+    assert [entry.words for entry in list_host_entries(recipe)] == [("--hosts", "1")]
+
+
+@pytest.mark.parametrize(
     ("raw", "cause"),
     [
         pytest.param(b"- a\n", "not a table", id="a list"),
@@ -31,7 +66,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
         pytest.param(b"a: \xff", "utf-8", id="not UTF-8"),
         pytest.param(b'a: b\nc: "\\e[2J"', "line 2 has the control character U+001B", id="for a terminal"),
         pytest.param(b'a: "\\u202ex"', "U+202E", id="text that runs backwards"),
-        pytest.param(b"a: 2026-13-45", "month", id="a date that is none"),
+        pytest.param(b"a: !!int 12:30", "12:30", id="a number that is none"),
     ],
 )
 def test_what_is_not_a_recipe_is_refused(raw: bytes, cause: str) -> None:

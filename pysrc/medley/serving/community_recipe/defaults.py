@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from medley.schema import TITLES, EngineName
-from medley.serving.community_recipe.document import ScalarValue
+from medley.serving.community_recipe.document import ScalarValue, is_yes
 from medley.serving.community_recipe.engine_flags import CommandSource, list_flag_entries
 from medley.serving.community_recipe.entries import RULES, RecipeEntry
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
@@ -16,7 +16,6 @@ _FLAGS: Mapping[EngineName, Mapping[str, str]] = {
     }
     for name in TITLES
 }
-_FALSE_WORDS = {"false", "no", "off", "0", ""}
 # Added to a recipe's command that has no such flag: generate_node_command and _augment_served_model_name.
 _APPENDED_FLAGS: Mapping[str, str] = {
     "data_parallel": "--data-parallel-size",
@@ -33,7 +32,7 @@ def list_generated_flags(engine: EngineName, defaults: Mapping[str, ScalarValue]
             continue
         if key not in switches:
             yield EngineFlag(flag, (str(value),))
-        elif str(value).lower() not in _FALSE_WORDS:
+        elif is_yes(value):
             yield EngineFlag(flag)
         elif key in negatable:
             yield EngineFlag(f"--no-{flag.removeprefix('--')}")

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
 import yaml
 
@@ -25,6 +26,40 @@ _ENGINE_COMMAND_PATTERN = re.compile(
 _YAML_KEY_PATTERN = re.compile(r"^[A-Za-z_][\w-]*:(?:[ \t]|$)", re.MULTILINE)
 
 ScalarValue = str | int | float | bool | None
+_FALSE_WORDS = {"false", "no", "off", "0", ""}
+
+
+class _CoreLoader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
+    """Read plain values as YAML 1.2 does (https://yaml.org/spec/1.2.2/#103-core-schema), not as PyYAML's 1.1.
+
+    In 1.1 `12:30:00` is the number 45000, 010 is 8, `1_000` is 1000, and yes, no, on and off are booleans,
+    which `is_yes` reads where one is meant.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+for _name, _pattern, _first_letters in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+):
+    _CoreLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), _first_letters
+    )
+
+
+def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node)
+    return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+
+_CoreLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def read_document(raw: bytes, source: str) -> dict[str, object]:
@@ -37,7 +72,7 @@ def read_document(raw: bytes, source: str) -> dict[str, object]:
             _require_visible(text, source)
             return {"command": text}
         _require_plain_yaml(text, source)
-        parsed = yaml.safe_load(text)
+        parsed = yaml.load(text, Loader=_CoreLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise _document_problem(source, " ".join(str(error).split())) from error
     except (RecursionError, ValueError) as error:  # not UTF-8, or an invalid date or number
@@ -87,6 +122,11 @@ def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str,
         cause = f"it is {type(table).__name__}, not a table of keys and values"
         raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"fix {quote_word(key)} in {source}")
     return {str(name): _convert_value(value) for name, value in table.items()}
+
+
+def is_yes(value: object) -> bool:
+    """Return whether a switch of a recipe is on: true, yes, on, or any value but a word for no."""
+    return bool(value) and str(value).lower() not in _FALSE_WORDS
 
 
 def _convert_value(value: object) -> ScalarValue:

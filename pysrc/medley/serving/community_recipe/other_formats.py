@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medley.errors import Problem
+from medley.serving.community_recipe.document import is_yes
 from medley.serving.community_recipe.entries import RULES, Outcome, RecipeEntry, is_repository
 from medley.values import Value
 
@@ -52,7 +53,7 @@ def _is_recipe_like(recipe: Mapping[str, object]) -> bool:
 
 
 def _convert_vllm_recipe(recipe: Mapping[str, Any], model: Mapping[str, Any], source: str) -> ConvertedRecipe:
-    if recipe.get("omni"):
+    if is_yes(recipe.get("omni")):
         raise Problem(
             f"{source} is for vLLM-Omni",
             cause="it has the key 'omni', and medley has vLLM and SGLang",

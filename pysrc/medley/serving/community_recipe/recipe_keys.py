@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from medley.errors import Problem
+from medley.serving.community_recipe.document import is_yes
 from medley.serving.community_recipe.entries import Outcome, RecipeEntry, build_option_entry, read_reasons
 
 KEY_RULES: Mapping[str, tuple[Outcome, str]] = {
@@ -50,7 +51,7 @@ def list_host_entries(recipe: Mapping[str, object]) -> Iterator[RecipeEntry]:
         (
             key
             for key, is_set in (
-                ("solo_only", recipe.get("solo_only")),
+                ("solo_only", is_yes(recipe.get("solo_only"))),
                 ("mode", recipe.get("mode") == "solo"),
                 ("max_nodes", max_hosts == 1),
             )
@@ -59,7 +60,9 @@ def list_host_entries(recipe: Mapping[str, object]) -> Iterator[RecipeEntry]:
         None,
     )
     host_keys = [
-        key for key in ("min_nodes", "max_nodes", "mode", "solo_only", "cluster_only") if recipe.get(key)
+        key
+        for key in ("min_nodes", "max_nodes", "mode", "solo_only", "cluster_only")
+        if is_yes(recipe.get(key))
     ]
     exact_key = single_host_key or ("max_nodes" if min_hosts and min_hosts == max_hosts else None)
     if exact_key:
