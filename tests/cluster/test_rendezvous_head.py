@@ -74,7 +74,7 @@ def run(channel: Channel, script: str, folder: Path, *, ends: bool = False) -> "
     """What `medley join` does with its order, on a thread: the Problem it ends with, if it does."""
 
     def attend() -> Problem | None:
-        order = rendezvous_worker.receive_order(channel)
+        order = rendezvous_worker.receive_command_table(channel)
         assert order is not None
         try:
             command = Command((sys.executable, "-c", script))
@@ -189,7 +189,7 @@ def test_who_is_not_needed_is_sent_away(met: Rendezvous, come: Come) -> None:
     channel = come("spark-2")
     met.wait_for_hosts(1, 30)
     with ThreadPoolExecutor() as pool:
-        order = pool.submit(rendezvous_worker.receive_order, channel)
+        order = pool.submit(rendezvous_worker.receive_command_table, channel)
         met.members[0].send({"end": True})
         assert order.result(30) is None
     channel.close()
@@ -241,8 +241,8 @@ def test_an_order_is_the_same_command_elsewhere() -> None:
         ("--dtype", "float32"),
     )
     ours = (Variable("PATH", "/own/bin", "programs"),)
-    found = rendezvous_worker.parse_order_table(
-        rendezvous_worker.build_order_table(reasoned), Path("/own/bin"), ours
+    found = rendezvous_worker.parse_command_table(
+        rendezvous_worker.build_command_table(reasoned), Path("/own/bin"), ours
     )
     assert found.command.argv == (
         *("/own/bin/vllm", "serve", "/m", "--node-rank", "1", "--headless", "--dtype", "float32"),
@@ -253,7 +253,7 @@ def test_an_order_is_the_same_command_elsewhere() -> None:
 
 def test_no_secret_goes_with_an_order() -> None:
     reasoned = AnnotatedCommand(("vllm",), (), (Variable("VLLM_API_KEY", "/k", "a key", secret=True),))
-    assert rendezvous_worker.build_order_table(reasoned)["variables"] == []
+    assert rendezvous_worker.build_command_table(reasoned)["variables"] == []
 
 
 INTRODUCTION = {"host": "one", "facts": FACTS, "alive": True, "ended": "so", "problem": "x", "ready": True}
@@ -316,9 +316,9 @@ def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
     }
 
     def run(order: object) -> None:
-        rendezvous_worker.require_order(order)
-        found = rendezvous_worker.localize_order(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
-        assert rendezvous_worker.parse_order_table(found, Path("/own/bin"), ()).command.argv
+        rendezvous_worker.require_command_table(order)
+        found = rendezvous_worker.localize_command_table(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
+        assert rendezvous_worker.parse_command_table(found, Path("/own/bin"), ()).command.argv
 
     hold(run, values([sample]), count)
 
@@ -326,4 +326,4 @@ def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
 def test_an_order_with_a_flag_without_a_name_is_refused() -> None:
     order = {"words": ["vllm"], "flags": [[[], "8000", "why"]], "variables": [], "extra": [], "files": {}}
     with raises_problem("sent an order"):
-        rendezvous_worker.require_order(order)
+        rendezvous_worker.require_command_table(order)

@@ -20,9 +20,9 @@ def test_files_of_the_head_are_found_where_they_are_here(tmp_path: Path) -> None
         "/home/ann/answers.py": "print(2)",
         "/home/ann/..": "print(3)",
     }
-    sent = json.loads(json.dumps({**rendezvous_worker.build_order_table(reasoned), "files": files}))
-    order = rendezvous_worker.localize_order(sent, tmp_path / "runs", {})
-    command = rendezvous_worker.parse_order_table(order, Path("/own/bin"), ()).command
+    sent = json.loads(json.dumps({**rendezvous_worker.build_command_table(reasoned), "files": files}))
+    order = rendezvous_worker.localize_command_table(sent, tmp_path / "runs", {})
+    command = rendezvous_worker.parse_command_table(order, Path("/own/bin"), ()).command
     python, replicas, plan, dashes, script, *words = command.argv
     assert (python, dashes, words) == ("/own/bin/python", "--", ["--limit", "5"])
     assert [Path(each).read_text() for each in (replicas, plan, script)] == ["print(1)", "{}", "print(2)"]
@@ -35,7 +35,7 @@ def test_files_of_the_head_are_found_where_they_are_here(tmp_path: Path) -> None
 
 def test_an_order_without_files_stays_as_it_is(tmp_path: Path) -> None:
     sent = {"words": ["/b/vllm"], "flags": [], "variables": [], "extra": [], "files": {}}
-    assert rendezvous_worker.localize_order(sent, tmp_path, {}) == sent
+    assert rendezvous_worker.localize_command_table(sent, tmp_path, {}) == sent
 
 
 def test_the_heads_cache_is_this_hosts_own(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_the_heads_cache_is_this_hosts_own(tmp_path: Path) -> None:
         (Flag(("--chat-template",), "/head/cache/needs/x/c.jinja", "x"), Flag(("-x",), None, "x")),
         (Variable("A", "/head/cache/needs/x", "x"), Variable("B", "/head/cache/models/x", "x")),
     )
-    sent = json.loads(json.dumps({**rendezvous_worker.build_order_table(reasoned), "files": {}}))
-    order = rendezvous_worker.localize_order(sent, tmp_path, {"/head/cache/needs/": "/own/needs/"})
-    here = rendezvous_worker.parse_order_table(order, Path("/own/bin"), ())
+    sent = json.loads(json.dumps({**rendezvous_worker.build_command_table(reasoned), "files": {}}))
+    order = rendezvous_worker.localize_command_table(sent, tmp_path, {"/head/cache/needs/": "/own/needs/"})
+    here = rendezvous_worker.parse_command_table(order, Path("/own/bin"), ())
     assert [each.value for each in here.flags] == ["/own/needs/x/c.jinja", None]
     assert [each.value for each in here.variables] == ["/own/needs/x", "/head/cache/models/x"]

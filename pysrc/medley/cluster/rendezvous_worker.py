@@ -56,8 +56,8 @@ class _Terms(TypedDict):
     fetch: _Fetch | None
 
 
-def build_order_table(annotated_command: AnnotatedCommand) -> dict[str, Any]:
-    """Return a command as an order to another host, in JSON."""
+def build_command_table(annotated_command: AnnotatedCommand) -> dict[str, Any]:
+    """Return a command in JSON, as the message `order` sends it to another host."""
     return {
         "words": annotated_command.words,
         "flags": [(flag.names, flag.value, flag.why) for flag in annotated_command.flags],
@@ -70,38 +70,38 @@ def build_order_table(annotated_command: AnnotatedCommand) -> dict[str, Any]:
     }
 
 
-def parse_order_table(
-    table: Mapping[str, Any], binary: Path, own_variables: tuple[Variable, ...]
+def parse_command_table(
+    table: Mapping[str, Any], program_folder: Path, own_variables: tuple[Variable, ...]
 ) -> AnnotatedCommand:
     """Return the command with this host's programs; its own variables, `own_variables`, win."""
     program, *words = table["words"]
     order_variables = (Variable(*row) for row in table["variables"])
     own_names = {variable.name for variable in own_variables}
     return AnnotatedCommand(
-        (str(binary / Path(program).name), *words),
+        (str(program_folder / Path(program).name), *words),
         tuple(Flag(tuple(names), value, why) for names, value, why in table["flags"]),
         (*(variable for variable in order_variables if variable.name not in own_names), *own_variables),
         tuple(table["extra"]),
     )
 
 
-def receive_order(channel: Channel) -> Mapping[str, Any] | None:
-    """Wait for the order of this host; None where the head does not need it."""
+def receive_command_table(channel: Channel) -> Mapping[str, Any] | None:
+    """Wait for the command of this host; None where the head does not need it."""
     head = _Head(channel)
     while True:
         message = head.next_message()
         if "order" in message:
-            return require_order(message["order"])
+            return require_command_table(message["order"])
         if "end" in message:
             return None
 
 
-def localize_order(
-    order: Mapping[str, Any], folder: Path, path_prefixes: Mapping[str, str]
+def localize_command_table(
+    table: Mapping[str, Any], folder: Path, path_prefixes: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Write an order's files here; `path_prefixes`: from the head's paths to those here."""
+    """Write a command's files here; `path_prefixes`: from the head's paths to those here."""
     local_paths = {}
-    for head_path, head_text in order["files"].items():
+    for head_path, head_text in table["files"].items():
         text = head_text
         for head_prefix, local_prefix in path_prefixes.items():
             text = text.replace(f'"{head_prefix}', f'"{local_prefix}')
@@ -115,11 +115,11 @@ def localize_order(
         return local_paths.get(word) or path_prefixes.get(prefix, "") + word.removeprefix(prefix)
 
     return {
-        **order,
-        "words": [localize_word(word) for word in order["words"]],
-        "flags": [(names, value and localize_word(value), why) for names, value, why in order["flags"]],
-        "variables": [(name, localize_word(value), why) for name, value, why in order["variables"]],
-        "extra": [localize_word(word) for word in order["extra"]],
+        **table,
+        "words": [localize_word(word) for word in table["words"]],
+        "flags": [(names, value and localize_word(value), why) for names, value, why in table["flags"]],
+        "variables": [(name, localize_word(value), why) for name, value, why in table["variables"]],
+        "extra": [localize_word(word) for word in table["extra"]],
     }
 
 
@@ -211,12 +211,12 @@ def _unknown_problem(what: str) -> Problem:
     )
 
 
-def require_order(order: object) -> Mapping[str, Any]:
-    if not isinstance(order, dict) or not has_type(order, _Order) or not order["words"]:
+def require_command_table(table: object) -> Mapping[str, Any]:
+    if not isinstance(table, dict) or not has_type(table, _Order) or not table["words"]:
         raise _unknown_problem("sent an order")
-    if "\\x00" in repr(order) or not all(names for names, _, _ in order["flags"]):
+    if "\\x00" in repr(table) or not all(names for names, _, _ in table["flags"]):
         raise _unknown_problem("sent an order")
-    return order
+    return table
 
 
 @contextlib.contextmanager

@@ -40,8 +40,8 @@ from medley.serving.prepare import Job
 from medley.values import Value
 
 
-class HostProcess(Value):
-    """The programs and variables of a host's process that do not come from its plan."""
+class HostPrograms(Value):
+    """The programs and variables of a host that its launch needs besides its plan."""
 
     tools: Tools = NO_TOOLS
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
         plan,
         used_site,
         build=job.build_launch,
-        host_processes={name: HostProcess(tools, os.environ)},
+        host_programs={name: HostPrograms(tools, os.environ)},
         ray=RayEndpoint(cluster.head, Path(cluster.token)) if cluster else None,
         note=output.progress.note,
     )
@@ -120,7 +120,7 @@ def build_launches(
     site: Site,
     *,
     build: LaunchBuilder = build_launch,
-    host_processes: Mapping[str, HostProcess] = MappingProxyType({}),
+    host_programs: Mapping[str, HostPrograms] = MappingProxyType({}),
     ray: RayEndpoint | None = None,
     port: int = RANKS_PORT,
     note: Callable[[str], object] = lambda _: None,
@@ -135,18 +135,18 @@ def build_launches(
         plans = plan_nodes(plan, layout, site.addresses, port)
     launches = {}
     for host, host_plan in plans.items():
-        host_process = host_processes.get(host, HostProcess())
-        variables = list(host_process.head_variables)
+        programs = host_programs.get(host, HostPrograms())
+        variables = list(programs.head_variables)
         if plan.launcher != "solo":
             variables += _list_cluster_variables(
-                order, site, host, environ=host_process.environ, ray=ray, note=note
+                order, site, host, environ=programs.environ, ray=ray, note=note
             )
         launches[host] = build(
             order,
             host_plan,
             site.hosts[host].kind.table,
-            tools=host_process.tools,
-            environ=host_process.environ,
+            tools=programs.tools,
+            environ=programs.environ,
             cluster_variables=variables,
         )
     return launches
@@ -197,7 +197,7 @@ def _adapt_order(job: Job, accepted_flags: AcceptedFlags | None, output: Output)
 
 
 def _read_accepted_flags(job: Job, engine: HostEngine, output: Output) -> AcceptedFlags | None:
-    """Return the parser of the engine that will run; a dry run does not start a program for it."""
+    """Return the flags that the engine's parser accepts; a dry run does not start a program for it."""
     return read_source_flags(
         job.order.engine,
         engine.image or engine.tools.program_folder,

@@ -38,18 +38,19 @@ from medley.progress import Output, Progress
 from medley.serving import weights
 from medley.serving.extras import require_shown_models
 from medley.serving.launch_plan import plan_job
-from medley.serving.launches import HostProcess, PreparedLaunch, build_launches
+from medley.serving.launches import HostPrograms, PreparedLaunch, build_launches
 from medley.serving.prepare import Job
 from medley.serving.site import build_joined_site
 from medley.serving.weights import HubFiles
 
 _HOSTS_LIMIT_S = 300
+_TERMS_LIMIT_S = 10
 _CHECK_INTERVAL_S = 0.1
 _MAX_PORTS_TRIED = 79
 
 
 @contextmanager
-def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
+def launch_on_joined_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, send each its launch, and yield this host's launch; then end them all."""
     request, order, progress = job.request, job.order, output.progress
     head_facts, kind = detect_host(request.kind, load_answers())
@@ -98,6 +99,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)
     except BaseException as error:
+        # An end by the user ends the joined hosts for good.
         rendezvous.is_restarting = rendezvous.is_restarting and isinstance(error, Problem)
         raise
     finally:
@@ -143,15 +145,15 @@ def _build_launches(
     require_shown_models(job.order, job_plan.plan, job.request.trust, is_start=True)
     head, *others = site.hosts
     carried = tuple(list_carried_variables(os.environ))
-    host_processes = {name: HostProcess(Tools(programs.program_folder), {}, carried) for name in others}
-    host_processes[head] = HostProcess(programs, os.environ)
+    host_programs = {name: HostPrograms(Tools(programs.program_folder), {}, carried) for name in others}
+    host_programs[head] = HostPrograms(programs, os.environ)
     launches = build_launches(
         job.order,
         job_plan.layout,
         job_plan.plan,
         site,
         build=job.build_launch,
-        host_processes=host_processes,
+        host_programs=host_programs,
         port=_find_free_port(site.addresses[head]),
     )
     return job_plan.layout, launches
@@ -172,7 +174,7 @@ def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
     """Send a joined host its launch; a host without one goes on waiting."""
     if launch and launch.plan.node_process:
         member.rank = launch.plan.node_process.rank
-        table = rendezvous_worker.build_order_table(launch.annotated_command)
+        table = rendezvous_worker.build_command_table(launch.annotated_command)
         member.send({"order": {**table, "files": dict(launch.files)}})
 
 
@@ -187,11 +189,11 @@ def _find_free_port(address: str) -> int:
 
 def receive_terms(channel: Channel) -> "Mapping[str, Any]":
     """Return the head's terms; raise a Problem if it does not send them in time."""
-    message = channel.receive(10)
+    message = channel.receive(_TERMS_LIMIT_S)
     if not message or "terms" not in message:
         raise Problem(
             "the head did not send its terms",
-            cause="no message within 10 s",
+            cause=f"no message within {_TERMS_LIMIT_S} s",
             fix="use the same medley on both: git pull, or the same flake",
         )
     return rendezvous_worker.require_terms(message["terms"])
@@ -255,22 +257,24 @@ def run_worker(
 
 
 def receive_command(
-    channel: Channel, terms: "Mapping[str, Any]", binary: Path, own_variables: tuple[Variable, ...]
+    channel: Channel, terms: "Mapping[str, Any]", program_folder: Path, own_variables: tuple[Variable, ...]
 ) -> Command | None:
     """Wait for the command of this host's part; return None if the head does not need this host.
 
     Raise a Problem where an engine in the current folder would load that instead of a model of the hub.
     """
-    order = rendezvous_worker.receive_order(channel)
-    if order is None:
+    table = rendezvous_worker.receive_command_table(channel)
+    if table is None:
         return None
     cache = terms["beside"]["cache"]
-    order = rendezvous_worker.localize_order(
-        order,
+    table = rendezvous_worker.localize_command_table(
+        table,
         storage.find_state_folder() / "runs",
         {f"{cache}/needs/": f"{storage.find_cache_folder()}/needs/"},
     )
-    annotated = rendezvous_worker.parse_order_table(order, binary, (*own_variables, build_stacks_variable()))
+    annotated = rendezvous_worker.parse_command_table(
+        table, program_folder, (*own_variables, build_stacks_variable())
+    )
     variables = keep_last_values(merge_user_variables(annotated.variables, os.environ))
     command = annotated.replace(variables=variables).command
     try:

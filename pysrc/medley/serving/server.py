@@ -23,7 +23,7 @@ from medley.serving.launch_log import log_launch, print_launch
 from medley.serving.launches import PreparedLaunch, prepare_launch
 from medley.serving.live_keys import LiveKeys
 from medley.serving.memory_guard import MemoryGuard
-from medley.serving.native import wait_for_hosts
+from medley.serving.native import launch_on_joined_hosts
 from medley.serving.prepare import Job
 from medley.serving.rank_monitor import RankMonitor, reserve_slots
 from medley.serving.run_monitors import Monitor
@@ -51,10 +51,10 @@ def run_job(job: Job, program: Program, output: Output, site: Site | None = None
         prepared = prepare_launch(job, site or find_site(job, output), output)
     try:
         with (
-            nullcontext(prepared) if prepared else wait_for_hosts(job, output) as launch,
-            reserve_slots(launch, output) as ranks,
+            nullcontext(prepared) if prepared else launch_on_joined_hosts(job, output) as job_launch,
+            reserve_slots(job_launch, output) as ranks,
         ):
-            return program.run(launch, ranks, output)
+            return program.run(job_launch, ranks, output)
     except KeyboardInterrupt:
         output.say("stopped; nothing of it runs any more")
         raise
