@@ -26,7 +26,7 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import KvType, Plan
 from medley.planner.site import Site
 from medley.schema import EngineName
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.serving.engine_sources import add_engine_sources
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
@@ -353,7 +353,7 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     weights = Weights(model, str(MODELS[model].repository), MODELS[model])
     order = LaunchOrder(weights, ServerSpec(weights.target, model))
     with raises_problem("spark-1, spark-2") as caught:
-        place_order(order, shape(model), bare("spark:2", image=image))
+        plan_order(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"
     assert place_model(shape(model), bare("spark:2").replace(has_nix_toolkit=True), PlacementOptions())
 

@@ -24,7 +24,7 @@ def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tup
     wanted = PlacementOptions()
     order = LaunchOrder(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)
-    return alternatives.place_order(order, found.shape, site), site
+    return alternatives.plan_order(order, found.shape, site), site
 
 
 def test_the_time_is_that_of_the_slowest_rank() -> None:

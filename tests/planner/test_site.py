@@ -16,7 +16,7 @@ from medley.planner import list_hosts
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site, list_incompatible_warnings
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.serving.engine_sources import add_engine_sources
 from tests.planner.imagined import MODELS, shape, site
 
@@ -51,7 +51,7 @@ def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
     assert any("0.17.1 is the first that does" in each.reason for each in found.rejected)
     alone = add_engine_sources(site("orin:2"), PlacementOptions(), EngineRequest(), model)
     with pytest.raises(Problem) as caught:
-        place_order(
+        plan_order(
             order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone
         )
     assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
@@ -61,7 +61,7 @@ def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
 
 def test_who_asks_for_both_is_told_the_way() -> None:
     with pytest.raises(Problem) as caught:
-        place_order(
+        plan_order(
             order("qwen3-8b", PlacementOptions(sizes=ForcedSizes(1, 2, 1))),
             shape("qwen3-8b"),
             site("spark,orin"),
@@ -113,12 +113,12 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
     order = LaunchOrder(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(2)))
     with pytest.raises(Problem) as caught:
-        place_order(order, shape("qwen3-8b"), there)
+        plan_order(order, shape("qwen3-8b"), there)
     assert "nix run .#ray-head" in caught.value.fix
     assert "--nccl FILE" in caught.value.fix
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/opt/nccl/libnccl.so.2")
     given = add_engine_sources(there, PlacementOptions(), EngineRequest())
-    assert len(list_hosts(place_order(order, shape("qwen3-8b"), given).layout)) == 2
+    assert len(list_hosts(plan_order(order, shape("qwen3-8b"), given).layout)) == 2
 
 
 def recorded(name: str) -> Facts:

@@ -17,7 +17,7 @@ from medley.model.resolve import Weights
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from tests.host.recordings import HOSTS
 from tests.planner.imagined import shape, site
 
@@ -209,7 +209,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
     order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
-        place_order(order, shape("qwen3-8b"), Site({platform.node(): host}))
+        plan_order(order, shape("qwen3-8b"), Site({platform.node(): host}))
     assert caught.value.fix.splitlines()[0].startswith("medley up  # 1 of the 2 hosts of cluster.toml")
 
 
@@ -225,6 +225,6 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
         user_command=("medley", "serve", "qwen3-8b"),
     )
     with pytest.raises(Problem) as caught:
-        place_order(order, shape("qwen3-8b"), site("spark", "spark-1"))
+        plan_order(order, shape("qwen3-8b"), site("spark", "spark-1"))
     first, *_ = caught.value.fix.splitlines()
     assert first == "medley up  # 1 of the 2 hosts of cluster.toml have joined; then run this again"

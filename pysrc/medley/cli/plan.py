@@ -34,7 +34,7 @@ from medley.planner.site import Site
 from medley.progress import SILENT, Progress
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import alternatives
-from medley.serving.alternatives import Build, place_order
+from medley.serving.alternatives import Quantization, plan_order
 from medley.serving.chat_parsers import find_format
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
@@ -85,8 +85,8 @@ class PlanVerb(Verb):
             model_files, serving, placement, model_extras=extras, user_command=self.typed_words
         )
         site = self._find_site(cluster_table, more, order, notes)
-        choice = place_order(order, model_shape, site)
-        builds = alternatives.list_faster_builds(order, site, choice)
+        choice = plan_order(order, model_shape, site)
+        builds = alternatives.list_faster_quantizations(order, site, choice)
         steps, load_time = tuple(list_steps(order, choice, site)), compute_load_time(choice, site)
         if self.picture is not None:
             from medley.planner.picture import draw_layout
@@ -210,13 +210,18 @@ def _rename_keys(fields: Mapping[str, object]) -> dict[str, object]:
     return {_JSON_KEYS.get(name, name): value for name, value in fields.items()}
 
 
-def _build_table(build: Build, choice: Choice) -> dict[str, object]:
-    speed, build_speed = choice.prediction.tokens_per_s, build.choice.prediction.tokens_per_s
-    return {"name": build.name, "tokens_per_s": build_speed, "instead_of": speed, "type": build.command}
+def _build_table(quantization: Quantization, choice: Choice) -> dict[str, object]:
+    speed, other_speed = choice.prediction.tokens_per_s, quantization.choice.prediction.tokens_per_s
+    return {
+        "name": quantization.name,
+        "tokens_per_s": other_speed,
+        "instead_of": speed,
+        "type": quantization.command,
+    }
 
 
 def _list_build_lines(
-    builds: Iterable[Build], choice: Choice, four_bit_tokens_per_s: float | None
+    builds: Iterable[Quantization], choice: Choice, four_bit_tokens_per_s: float | None
 ) -> Iterator[Text]:
     comparison = f"instead of {choice.prediction.tokens_per_s:.1f}"
     rows = [(build.name, f"{build.speed_text} {comparison}", build.command) for build in builds]

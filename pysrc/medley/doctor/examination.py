@@ -29,7 +29,7 @@ from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
 from medley.progress import Progress
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.transcript import Transcript
 
 _MIN_NETWORK_HOSTS = 2
@@ -226,7 +226,7 @@ def fit_model(
         has_nix_toolkit = all(host.has_nix_toolkit for host in examination.hosts.values())
         has_user_engine = any(host.member.env or host.member.image for host in examination.hosts.values())
         topology = Site(hosts, has_user_engine=has_user_engine, has_nix_toolkit=has_nix_toolkit)
-        choice = place_order(order, find_shape(model_files, progress), topology)
+        choice = plan_order(order, find_shape(model_files, progress), topology)
     except Problem as problem:
         return "", problem
     free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))

@@ -19,9 +19,7 @@ from medley.model.table import remove_format
 from medley.planner import Device, compatibility
 from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.choose import Choice
-from medley.planner.context import (
-    find_longest_context,
-)
+from medley.planner.context import find_longest_context
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions, describe_idle_ports_gain, place_model
 from medley.planner.remedies import NoLayout, Remedies, quantize_shape
@@ -36,15 +34,15 @@ _MIN_CONTEXT_TOKENS = 16
 _MAX_HOST_COUNT = 64
 _MAX_HOST_COUNTS_TRIED = 3
 _TYPICAL_HOST_COUNTS: tuple[int, ...] = (1, 2, 4, 8)
-_MIN_BUILD_GAIN = 1.5
-"""A build must be faster by this factor to be suggested."""
+_MIN_QUANTIZATION_GAIN = 1.5
+"""A quantization must be faster by this factor to be suggested."""
 _MAX_MEMORY_RATIO = 1.25
 """Hosts count as alike if their memory differs by less than this factor."""
 _MAX_MODELS_SHOWN = 3
 
 
-def place_order(order: LaunchOrder, shape: Shape, site: Site) -> Choice:
-    """Place a model as ordered; if it does not fit, the Problem's fix lists commands that would."""
+def plan_order(order: LaunchOrder, shape: Shape, site: Site) -> Choice:
+    """Plan a model as ordered; if it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = place_model(shape, site, order.placement)
     except NoLayout as problem:
@@ -101,15 +99,15 @@ def _list_gpu_hints(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[st
 def _list_changes(order: LaunchOrder, shape: Shape, site: Site, problem: NoLayout) -> Iterator[str]:
     """Yield the user's command with one change each; a comment names a change that the words do not show."""
     placement, command = order.placement, _list_command_words(order)
-    # A running cluster, or the user, may place ranks differently than the planner's table.
-    table = None if site.rank_order or placement.partition else problem.evaluation
+    # A running cluster, or the user, may place ranks differently than the planner did.
+    evaluation = None if site.rank_order or placement.partition else problem.evaluation
     sizes, command_without_sizes = placement.sizes, drop_switches(command, _SIZE_SWITCHES)
 
     def fits_with(sizes: ForcedSizes) -> bool:
-        """Return whether it fits with these sizes, by the table or a new plan."""
-        if table and table.list_fitting_rows(sizes):
+        """Return whether it fits with these sizes, by the evaluation or a new plan."""
+        if evaluation and evaluation.list_fitting_rows(sizes):
             return True
-        if table and sizes == NO_FORCED_SIZES:
+        if evaluation and sizes == NO_FORCED_SIZES:
             return False
         return _fits(shape, site, placement.replace(sizes=sizes))
 
@@ -119,7 +117,7 @@ def _list_changes(order: LaunchOrder, shape: Shape, site: Site, problem: NoLayou
     if sizes.tensor_parallel and fits_with(ForcedSizes(stages=stages)):
         yield join(set_switch(command_without_sizes, "--pp", str(stages)))
     yield from _list_shorter_contexts(order, shape, site)
-    yield from _list_remedies(order, shape, site, problem, has_table=table is not None)
+    yield from _list_remedies(order, shape, site, problem, has_evaluation=evaluation is not None)
 
 
 def _list_remedies(
@@ -128,25 +126,25 @@ def _list_remedies(
     site: Site,
     problem: NoLayout,
     *,
-    has_table: bool,
+    has_evaluation: bool,
 ) -> Iterator[str]:
-    """Yield the command with less context or fewer streams, smaller builds, other hosts or other models.
+    """Yield the command with less context or fewer streams, smaller quantizations, other hosts or models.
 
-    `has_table`: context and streams are from the planner's own table, so that they need no new plan.
+    `has_evaluation`: context and streams are from the planner's evaluation, and need no new plan.
     """
     placement, command, remedies = order.placement, _list_command_words(order), problem.remedies
     if remedies is None:
         return
-    # Rows of the table hold both, by their own arithmetic.
+    # Rows of the evaluation have both, by their own arithmetic.
     context, concurrency = _round_context(remedies.context), remedies.concurrency
-    if context and (has_table or _fits(shape, site, placement.replace(context=context))):
+    if context and (has_evaluation or _fits(shape, site, placement.replace(context=context))):
         yield join(set_switch(command, "--context", str(context)))
-    if concurrency and (has_table or _fits(shape, site, placement.replace(concurrency=concurrency))):
+    if concurrency and (has_evaluation or _fits(shape, site, placement.replace(concurrency=concurrency))):
         yield join(set_switch(command, "--concurrency", str(concurrency)))
-    smaller_builds = tuple(_list_smaller_builds(order, shape, site, remedies))
-    yield from smaller_builds
+    smaller_quantizations = tuple(_list_smaller_quantizations(order, shape, site, remedies))
+    yield from smaller_quantizations
     more_hosts = _suggest_hosts(order, shape, site, remedies)
-    if not (context or concurrency or smaller_builds or (more_hosts and more_hosts.is_same_kind)):
+    if not (context or concurrency or smaller_quantizations or (more_hosts and more_hosts.is_same_kind)):
         yield from _list_other_models(order, site, problem)
     if more_hosts:
         yield more_hosts.command
@@ -179,7 +177,7 @@ def _round_context(context: int) -> int:
     return context // _CONTEXT_STEP_TOKENS * _CONTEXT_STEP_TOKENS or context
 
 
-class Build(Value):
+class Quantization(Value):
     """Another quantization of a model, and its best layout."""
 
     name: str
@@ -200,51 +198,53 @@ class Build(Value):
         return ", ".join(filter(None, (self.speed_text, warning)))
 
 
-def list_builds(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[Build]:
-    """Yield the builds with a table that are smaller than this one and fit."""
-    for name, model in _find_siblings(order).items():
+def list_quantizations(order: LaunchOrder, shape: Shape, site: Site) -> Iterator[Quantization]:
+    """Yield the quantizations with a TOML file that are smaller than this one and fit."""
+    for name, model in _find_quantizations(order).items():
         if model.shape and model.shape.weights_bytes < shape.weights_bytes:
             with suppress(Problem):
                 choice = place_model(model.shape, add_engine_gaps(site, order.engine, model), order.placement)
-                yield Build(name, choice, join(_replace_model(order, name)))
+                yield Quantization(name, choice, join(_replace_model(order, name)))
 
 
-def _find_siblings(order: LaunchOrder) -> dict[str, Model]:
-    """Return the other builds of the ordered model that have a table."""
+def _find_quantizations(order: LaunchOrder) -> dict[str, Model]:
+    """Return the other quantizations of the ordered model that have a TOML file."""
     weights, models = order.weights, config.load_models()
     if weights.model is None or weights.model.repository != weights.target:
         return {}
     name = weights.name
     if name not in models:  # it was named by its repository
         name = next(name for name, model in models.items() if model.repository == weights.target)
-    # By name first: each table is read when it is looked up.
-    siblings = (other for other in models if other != name and remove_format(other) == remove_format(name))
-    return {other: models[other] for other in siblings}
+    # By name first: each file is read when it is looked up.
+    quantizations = (
+        other for other in models if other != name and remove_format(other) == remove_format(name)
+    )
+    return {other: models[other] for other in quantizations}
 
 
-def list_faster_builds(order: LaunchOrder, site: Site, choice: Choice) -> list[Build]:
-    """Return the builds that are predicted to be much faster than the choice, the fastest first."""
+def list_faster_quantizations(order: LaunchOrder, site: Site, choice: Choice) -> list[Quantization]:
+    """Return the quantizations that are predicted to be much faster than the choice, the fastest first."""
     if not choice.prediction.is_calibrated:
         return []
-    min_tokens_per_s = _MIN_BUILD_GAIN * choice.prediction.tokens_per_s
+    min_tokens_per_s = _MIN_QUANTIZATION_GAIN * choice.prediction.tokens_per_s
     faster = []
-    for build in list_builds(order, choice.workload.shape, site):
-        prediction = build.choice.prediction
+    for quantization in list_quantizations(order, choice.workload.shape, site):
+        prediction = quantization.choice.prediction
         if prediction.is_calibrated and prediction.tokens_per_s >= min_tokens_per_s:
-            faster.append(build)
-    return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
+            faster.append(quantization)
+    return sorted(faster, key=lambda quantization: -quantization.choice.prediction.tokens_per_s)
 
 
 def predict_four_bit_tokens_per_s(order: LaunchOrder, site: Site, choice: Choice) -> float | None:
-    """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
+    """Return the tokens/s with 4-bit weights if medley knows none and they are much faster; else None."""
     four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
-    if four_bit is None or not prediction.is_calibrated or _find_siblings(order):
+    if four_bit is None or not prediction.is_calibrated or _find_quantizations(order):
         return None
     try:
         rate = place_model(four_bit, site, order.placement).prediction.tokens_per_s
     except Problem:
         return None
-    return rate if rate >= _MIN_BUILD_GAIN * prediction.tokens_per_s else None
+    return rate if rate >= _MIN_QUANTIZATION_GAIN * prediction.tokens_per_s else None
 
 
 def _list_command_words(order: LaunchOrder) -> tuple[str, ...]:
@@ -257,13 +257,15 @@ def _replace_model(order: LaunchOrder, name: str) -> tuple[str, ...]:
     return replace_word(_list_command_words(order), model_word, name)
 
 
-def _list_smaller_builds(order: LaunchOrder, shape: Shape, site: Site, remedies: Remedies) -> Iterator[str]:
-    """Yield smaller builds of the model that have a table, else a quantization to look for."""
-    fitting = list(list_builds(order, shape, site))
-    for build in fitting:
-        yield build.command + (f"  # {build.fit_text}" if build.fit_text else "")
-    # Do not suggest a quantization whose known build is too large.
-    known_formats = {model.shape.weights for model in _find_siblings(order).values() if model.shape}
+def _list_smaller_quantizations(
+    order: LaunchOrder, shape: Shape, site: Site, remedies: Remedies
+) -> Iterator[str]:
+    """Yield smaller quantizations that have a TOML file, else one to look for."""
+    fitting = list(list_quantizations(order, shape, site))
+    for quantization in fitting:
+        yield quantization.command + (f"  # {quantization.fit_text}" if quantization.fit_text else "")
+    # Do not suggest a quantization that is known to be too large.
+    known_formats = {model.shape.weights for model in _find_quantizations(order).values() if model.shape}
     variants = (variant for variant in remedies.variants if variant.weights not in known_formats)
     variant = next((variant for variant in variants if variant.fits), None)
     if variant and not fitting:
@@ -281,7 +283,8 @@ def _list_other_models(order: LaunchOrder, site: Site, problem: NoLayout) -> Ite
     ranks = [row.fit.ranks for row in problem.evaluation.rows] if problem.evaluation else []
     if models or any(len(row_ranks) > 1 for row_ranks in ranks):
         return
-    for (rank,) in ranks[:1]:
+    if ranks:
+        (rank,) = ranks[0]
         room_bytes = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
         if room_bytes > 0:
             line = join(_replace_model(order, "ORG/NAME"))

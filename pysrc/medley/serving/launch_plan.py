@@ -21,7 +21,7 @@ from medley.planner.site import Site
 from medley.planner.unplanned import place_without_shape
 from medley.progress import Output
 from medley.schema import Shape
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.prepare import Job
 from medley.values import Value
@@ -46,7 +46,7 @@ def plan_job(job: Job, site: Site, output: Output) -> JobPlan:
             output.say(f"--for {placement.goal} chooses a layout, and without a plan it has no effect")
         plan = _plan_without_shape(order, layout, site, _choose_launcher(job, layout))
     else:
-        choice = place_order(order, model_shape, site)
+        choice = plan_order(order, model_shape, site)
         if output.detail is not output.say:  # else print_launch prints them
             for warning in choice.warnings:
                 output.say(warning)

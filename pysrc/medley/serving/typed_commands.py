@@ -26,7 +26,7 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
 )
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.launch_plan import build_plan
 from medley.serving.launches import RayEndpoint, build_launches
@@ -60,7 +60,7 @@ def list_hypothetical_steps(job: Job, site: Site, output: Output) -> Iterator[La
     order = order.replace(
         placement=order.placement.replace(needs_one_server=order.placement.launcher == "mp")
     )
-    return list_steps(order, place_order(order, shape.find_shape(order.weights, output.progress), site), site)
+    return list_steps(order, plan_order(order, shape.find_shape(order.weights, output.progress), site), site)
 
 
 def list_steps(order: LaunchOrder, choice: Choice, site: Site) -> Iterator[LaunchStep]:

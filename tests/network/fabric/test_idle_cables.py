@@ -15,7 +15,7 @@ from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from tests.host.recordings import recorded
 from tests.planner.imagined import shape, site
 
@@ -47,7 +47,7 @@ def warnings(on: Site, wanted: PlacementOptions | None = None) -> list[str]:
     order = LaunchOrder(
         Weights("gpt-oss-120b", "x/y", None), ServerSpec("x/y", "y"), wanted or PlacementOptions()
     )
-    return [each for each in place_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
+    return [each for each in plan_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
 from medley.schema import Shape
-from medley.serving.alternatives import place_order
+from medley.serving.alternatives import plan_order
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.typed_commands import list_steps
 from medley.transcript import Transcript
@@ -70,7 +70,7 @@ def plan_model(
         {host: SiteHost(host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()}
     )
     site = add_engine_sources(site, options, EngineRequest(), model)
-    choice = place_order(order, shape, site)
+    choice = plan_order(order, shape, site)
     prediction = choice.prediction
     return ReportedPlan(
         asked=request,
