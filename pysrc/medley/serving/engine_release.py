@@ -72,7 +72,7 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
     kind = detect_host().kind
     can_run = recipe.device in {"cpu", kind.table.device}
     host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, progress=progress), kind.table)
-    commands_words = list_parser_commands(recipe.engine)
+    parser_commands = list_parser_commands(recipe.engine)
 
     def build_environment() -> Environment:
         return virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, progress=progress)
@@ -86,14 +86,12 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
             )
         ):
             raise problem
-        parser_output = run_parser(environment, recipe, commands_words, progress=progress)
+        parser_output = run_parser(environment, recipe, parser_commands, progress=progress)
         new_flags = list_flag_names(parser_output)
-        _require_accepted_flags(release, parser_output["errors"], commands_words)
+        _require_accepted_flags(release, parser_output["errors"], parser_commands)
         answers_result = f"not run: this host has no {recipe.device} device"
         if can_run:
-            answers_result = _require_correct_answers(
-                release, answer_check.compare_answers(name, None, progress)
-            )
+            answers_result = _summarize_answers(release, answer_check.compare_answers(name, None, progress))
         storage.write_text(find_parser_file(release, recipe.engine), format_parser(parser_output))
     removed_flags, added_flags = sorted({*old_flags} - {*new_flags}), sorted({*new_flags} - {*old_flags})
     return UpgradeResult(
@@ -101,7 +99,7 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
         environment.path,
         tuple(removed_flags),
         tuple(added_flags),
-        len(commands_words),
+        len(parser_commands),
         answers_result,
     )
 
@@ -110,17 +108,17 @@ def list_parser_commands(engine: EngineName) -> list[list[str]]:
     """Return the words after `serve` for every model, kind of host and kind of plan."""
     engine_module = ENGINES[engine]
     kinds = [host for host in config.load_hosts().values() if engine in host.environments]
-    commands_words = []
+    parser_commands = []
     for (name, model), plan, host in product(config.load_models().items(), _PLANS, kinds):
         serving = ServerSpec("/m", name)
         flags = engine_module.list_flags(serving, plan, host, model)
         words = [word for flag in flags for word in flag.build_argv()]
-        commands_words.append([*engine_module.PARSER_MODEL_FLAGS, "/m", *words])
-    return [list(words) for words in dict.fromkeys(map(tuple, commands_words))]
+        parser_commands.append([*engine_module.PARSER_MODEL_FLAGS, "/m", *words])
+    return [list(words) for words in dict.fromkeys(map(tuple, parser_commands))]
 
 
 def run_parser(
-    environment: Environment, recipe: Recipe, commands_words: Sequence[Sequence[str]], *, progress: Progress
+    environment: Environment, recipe: Recipe, parser_commands: Sequence[Sequence[str]], *, progress: Progress
 ) -> dict[str, Any]:
     """Return what `parse_flags` prints: the engine's flags and variables, and its error for each command."""
     with (
@@ -128,7 +126,7 @@ def run_parser(
         progress.stage(f"run the parser of {environment.path.name}"),
     ):
         file = Path(scratch) / "commands.json"
-        file.write_text(json.dumps([list(words) for words in commands_words]), encoding="utf-8")
+        file.write_text(json.dumps([list(words) for words in parser_commands]), encoding="utf-8")
         variables = (
             {"SGLANG_USE_CPU_ENGINE": "1"} if (recipe.engine, recipe.device) == ("sglang", "cpu") else {}
         )
@@ -152,8 +150,8 @@ def list_flag_names(parser_output: Mapping[str, Any]) -> list[str]:
 
 
 def find_parser_file(release: LockRelease, engine: EngineName) -> Path:
-    lock = next(path for path in release.new_texts if path.suffix == ".txt")
-    return lock.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
+    lock_file = next(path for path in release.new_texts if path.suffix == ".txt")
+    return lock_file.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
 
 
 def format_parser(parser_output: Mapping[str, Any]) -> str:
@@ -167,9 +165,9 @@ def format_parser(parser_output: Mapping[str, Any]) -> str:
 
 
 def _require_accepted_flags(
-    release: LockRelease, errors: Sequence[str | None], commands_words: Sequence[Sequence[str]]
+    release: LockRelease, errors: Sequence[str | None], parser_commands: Sequence[Sequence[str]]
 ) -> None:
-    words_by_error = {error: words for error, words in zip(errors, commands_words, strict=True) if error}
+    words_by_error = {error: words for error, words in zip(errors, parser_commands, strict=True) if error}
     if words_by_error:
         lines = [f"{error}   # {' '.join(words)}" for error, words in list(words_by_error.items())[:4]]
         raise Problem(
@@ -181,7 +179,7 @@ def _require_accepted_flags(
         )
 
 
-def _require_correct_answers(release: LockRelease, comparisons: Sequence[Comparison]) -> str:
+def _summarize_answers(release: LockRelease, comparisons: Sequence[Comparison]) -> str:
     """Return a sentence on the compared answers; raise a Problem if one differs from the reference."""
     title = f"{release.distribution} {release.new_version}"
     answer_check.require_correct_answers(

@@ -131,7 +131,10 @@ def _find_refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[st
 
 
 def build_model_entry(key: str, command_model: str, recipe_model: str) -> RecipeEntry:
-    """Return the outcome of the model in a command, which sparkrun does not check."""
+    """Return the outcome of the model in a command, which sparkrun does not check.
+
+    sparkrun is the program that recipes are written for.
+    """
     if command_model == recipe_model:
         return RecipeEntry(key, "decided", "the recipe's model, which medley serve names")
     if f"/models--{recipe_model.replace('/', '--')}/snapshots/" in command_model:
