@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from medley.cli import UsageError, link, link_setup
+from medley.cli import UsageError, link, link_watch
 from medley.cli.link import LinkShowVerb, LinkVerb
 from medley.host.kind import read_facts_by_host
 from medley.measurement.link.result import LinkMeasurement, RdmaSpeed
@@ -54,17 +54,17 @@ def seen(*links: Flow, ports: tuple[Flow, ...] = (), retransmits: int = 0) -> Ra
 
 
 def test_lines_are_of_the_links_that_carried_something() -> None:
-    assert list(link_setup.list_lines(seen(BUSY, QUIET, ports=(SICK,), retransmits=7))) == [
+    assert list(link_watch.list_lines(seen(BUSY, QUIET, ports=(SICK,), retransmits=7))) == [
         "enP2p1s0f1np1    in   97.3 Gb/s  out   12.5 kb/s",
         "roceP2p1s0f1/1   in    1.5 Mb/s  out           0",
         "  ! np_cnp_sent 5, out_of_sequence 12, packet_seq_err 3, roce_adp_retrans 99999",
         "TCP, all links   7 segments sent again",
     ]
-    assert list(link_setup.list_lines(seen(QUIET))) == ["no traffic on 1 links in 2 s"]
+    assert list(link_watch.list_lines(seen(QUIET))) == ["no traffic on 1 links in 2 s"]
 
 
 def test_programs_read_the_same() -> None:
-    assert link_setup.build_rates_table(seen(BUSY, ports=(SICK,), retransmits=7)) == {
+    assert link_watch.build_rates_table(seen(BUSY, ports=(SICK,), retransmits=7)) == {
         "seconds": 2.0,
         "rates": [
             {"name": "enP2p1s0f1np1", "rdma": False, "in_mbit": 97_280.0, "out_mbit": 0.0125}
@@ -81,9 +81,9 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
     console = Console(
         file=shown, width=80, force_terminal=True, color_system="standard", legacy_windows=False
     )
-    console.print(link_setup.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
+    console.print(link_watch.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
     plain = Console(file=io.StringIO(), width=80)
-    plain.print(link_setup.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
+    plain.print(link_watch.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
     assert isinstance(plain.file, io.StringIO)
     text = plain.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
