@@ -64,7 +64,7 @@ _NEXT_OF_LIST_PATTERN = re.compile(
 )
 _JOINED_PATTERN = re.compile(rf"{_QUOTE}(?![\s,;)\]}}]|\\+[nrt]|$)")
 _BLOCK_PATTERN = re.compile(r"[ \t]*+(?:[|>][-+\d]*+)?[ \t]*+\r?\n")
-_SHOWN_REQUEST_PATTERN = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
+_PRINTED_REQUEST_PATTERN = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
 # A block or a list of YAML.
 _REQUEST_BLOCK_PATTERN = re.compile(r"[ \t]*+(?:[|>][-+\d]*+[ \t]*+\r?\n|\r?\n(?=[ \t]*+- ))")
 # What is no prompt without quotes: nothing, a count, or a line of a program.
@@ -143,6 +143,13 @@ class _Span(NamedTuple):
 
 
 class _Reader:
+    """Reads a text from left to right, and finds the value of each name that has one.
+
+    After the name a separator (`=`, a colon, a blank after a flag) must follow. Then the value is, in this
+    order: a block below the name; up to the quote that encloses name and value; in quotes of its own; in
+    brackets; up to the end of the line, for headers and passwords; else up to the next blank.
+    """
+
     def __init__(self, text: str, *, has_requests: bool) -> None:
         self.text, self.has_requests = text, has_requests
         self.unclosed_end = -1
@@ -170,19 +177,19 @@ class _Reader:
         if kind in {"request", "unquoted"}:
             return self._find_request(word.start(), assigned.end(), kind) if assigned else None
         is_flag = name.startswith("-")
-        glue = (is_flag and _FLAGGED_PATTERN.match(self.text, end)) or assigned
-        if not glue and kind == "header":
-            glue = _PAIRED_PATTERN.match(self.text, end)
-        glue = glue or _NAMED_VALUE_PATTERN.match(self.text, end)
-        if not glue or (name == _RESULT and glue[0].lstrip().startswith(":")):
+        separator = (is_flag and _FLAGGED_PATTERN.match(self.text, end)) or assigned
+        if not separator and kind == "header":
+            separator = _PAIRED_PATTERN.match(self.text, end)
+        separator = separator or _NAMED_VALUE_PATTERN.match(self.text, end)
+        if not separator or (name == _RESULT and separator[0].lstrip().startswith(":")):
             return None
-        at = glue.end()
+        at = separator.end()
         if self.text.startswith("= ", at):
             return _Span(at, self._find_line_end(at))
         if not is_flag and (block := _BLOCK_PATTERN.match(self.text, at)):
             return self._find_block(word.start(), block.end())
         at = _PREFIX_PATTERN.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
-        enclosing, can_have_spaces = before if quoted else "", self._can_have_spaces(word, glue)
+        enclosing, can_have_spaces = before if quoted else "", self._can_have_spaces(word, separator)
         return self._find_value_from(at, kind, enclosing, is_flag=is_flag, can_have_spaces=can_have_spaces)
 
     def _find_value_from(
@@ -275,25 +282,25 @@ class _Reader:
         self.unclosed_end = max(self.unclosed_end, place if at > self.unclosed_end else -1)
         return self._find_line_end(at)
 
-    def _find_request(self, name: int, at: int, kind: Kind) -> _Span | None:
+    def _find_request(self, name_start: int, at: int, kind: Kind) -> _Span | None:
         if block := _REQUEST_BLOCK_PATTERN.match(self.text, at):
-            return self._find_block(name, block.end())
-        shown = _SHOWN_REQUEST_PATTERN.match(self.text, at)
-        if not shown:
+            return self._find_block(name_start, block.end())
+        opening = _PRINTED_REQUEST_PATTERN.match(self.text, at)
+        if not opening:
             value = self.text[at : self._find_line_end(at)]
-            is_shown = (
+            must_hide = (
                 kind == "unquoted"
                 and not is_placeholder(value.strip())
                 and not _SAFE_REQUEST_PATTERN.match(value)
             )
-            return _Span(at, at + len(value)) if is_shown else None
-        close = self._find_bracket_end(at) if shown[0] in "[{" else at
+            return _Span(at, at + len(value)) if must_hide else None
+        close = self._find_bracket_end(at) if opening[0] in "[{" else at
         return _Span(at, max(self._find_line_end(at), close))
 
-    def _find_block(self, name: int, at: int) -> _Span | None:
+    def _find_block(self, name_start: int, at: int) -> _Span | None:
         """Return the lines below a name that are indented more, or are its list."""
-        begins = self.text.rfind("\n", 0, name) + 1
-        head = self.text[begins:name]
+        line_start = self.text.rfind("\n", 0, name_start) + 1
+        head = self.text[line_start:name_start]
         indent = len(head) - len(head.lstrip(" \t"))
         lines = re.compile(
             rf"(?:[ \t]{{{indent + 1},}}+[^\n]*+\n?|[ \t]{{{indent}}}- [^\n]*+\n?|[ \t]*+\r?\n)*+"
@@ -304,13 +311,13 @@ class _Reader:
         start = at + len(body) - len(body.lstrip())
         return _Span(start, at + len(body.rstrip()))
 
-    def _can_have_spaces(self, word: re.Match[str], glue: re.Match[str]) -> bool:
+    def _can_have_spaces(self, word: re.Match[str], separator: re.Match[str]) -> bool:
         """Return whether a password may have spaces: it is alone on its line, as in YAML and .ini files."""
-        if find_kind(word[0][-_LONGEST_NAME:]) != "password" or not glue[0][-1:].isspace():
+        if find_kind(word[0][-_LONGEST_NAME:]) != "password" or not separator[0][-1:].isspace():
             return False
-        begins = self.text.rfind("\n", max(0, word.start() - _LONGEST_NAME), word.start())
-        return not self.text[begins + 1 : word.start()].strip(" \t-\"'") and (
-            begins >= 0 or word.start() < _LONGEST_NAME
+        line_start = self.text.rfind("\n", max(0, word.start() - _LONGEST_NAME), word.start())
+        return not self.text[line_start + 1 : word.start()].strip(" \t-\"'") and (
+            line_start >= 0 or word.start() < _LONGEST_NAME
         )
 
     def _find_quote_before(self, at: int) -> str:
