@@ -198,7 +198,7 @@ def list_compression_ratios(fields: ConfigFields, count: int) -> tuple[int, ...]
         ratios = tuple((rates and rates.find_number(kind)) or _RATIO_BY_KIND[kind] for kind in kinds)
     if len(ratios) < count:
         raise fields.build_problem("compress_ratios", f"it names {len(ratios)} layers of {count}")
-    # The list goes on with the layers that guess ahead.
+    # The list goes on with the layers of multi-token prediction (MTP).
     return ratios[:count]
 
 
@@ -215,9 +215,7 @@ def _build_v4_layer(fields: ConfigFields, ratio: int, _: int) -> LayerCache:
         row_bytes = _STATE_BYTES * fields.require_number("head_dim")
         if ratio == OVERLAPPING_RATIO:
             index_size = fields.require_number("index_head_dim")
-            entry_bytes += _compute_paged_bytes(
-                index_size + index_size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES, 256, ratio
-            )
+            entry_bytes += _compute_paged_bytes(_compute_index_key_bytes(index_size), 256, ratio)
             state_size = _compute_open_page_bytes(2 * row_bytes) + _compute_open_page_bytes(
                 2 * _STATE_BYTES * index_size
             )
@@ -251,9 +249,7 @@ def _build_v4_1_layer(fields: ConfigFields, ratio: int, number: int) -> LayerCac
     entry_bytes = _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 256, ratio)
     if number in fields.find_numbers("index_source_layer_ids"):
         index_size = fields.require_number("index_head_dim")
-        entry_bytes += _compute_paged_bytes(
-            index_size + index_size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES, 256, ratio
-        )
+        entry_bytes += _compute_paged_bytes(_compute_index_key_bytes(index_size), 256, ratio)
     ring_bytes = 8 * _STATE_BYTES * fields.require_number("head_dim") if ratio > 1 else 0
     return LayerCache(
         _build_shared_bytes(entry_bytes), windowed, fields.require_number("sliding_window"), ring_bytes
@@ -263,6 +259,11 @@ def _build_v4_1_layer(fields: ConfigFields, ratio: int, number: int) -> LayerCac
 def _is_deepseek_v4_family(fields: ConfigFields) -> bool:
     """Return whether this is DeepSeek V4 or V4.1, whose KV cache is always in 8 bits."""
     return fields.find_word("model_type") in {"deepseek_v4", "deepseek_v41"}
+
+
+def _compute_index_key_bytes(size: int) -> int:
+    """Return the bytes of an index key of `size` numbers in 8 bits, with their scales."""
+    return size + size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES
 
 
 def _compute_paged_bytes(entry_bytes: int, page_tokens: int, ratio: int = 1) -> Fraction:
@@ -344,8 +345,7 @@ def _compute_index_bytes(fields: ConfigFields, number: int) -> Fraction:
     size = fields.find_number("index_head_dim")
     if size is None or not _has_index(fields, number):
         return Fraction(0)
-    key_bytes = size + size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES
-    return Fraction(key_bytes, fields.find_number("index_kpool") or 1)
+    return Fraction(_compute_index_key_bytes(size), fields.find_number("index_kpool") or 1)
 
 
 def _compute_block_index_bytes(fields: ConfigFields, number: int) -> Fraction:

@@ -28,7 +28,7 @@ def pulled(root: Path, files: dict[str, bytes], links: dict[str, str]) -> None:
     recover_pieces(held)
     for number, data in enumerate(files.values()):
         held.store_piece(number, memoryview(data))
-    held.complete()
+    held.publish()
 
 
 def test_three_manifests_in_a_row_do_not_write_outside(tmp_path: Path) -> None:

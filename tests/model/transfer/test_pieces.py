@@ -48,7 +48,7 @@ def test_a_file_has_its_name_when_it_is_whole(source: PieceStore, held: PieceSto
         assert held.store_piece(number, piece(source, number))
         assert number not in held.list_missing()
     assert "config.json" not in files(held.root), "the others have no name before all is here"
-    held.complete()
+    held.publish()
     assert files(held.root) == files(source.root)
     assert held.missing_bytes == 0
 
@@ -90,9 +90,9 @@ def test_links_are_made(source: PieceStore, held: PieceStore) -> None:
     assert not held.has_link(held.manifest.links[0])
     for number in range(COUNT):
         held.store_piece(number, piece(source, number))
-    held.complete()
+    held.publish()
     assert (held.root / "x" / "link").read_bytes() == (source.root / "b/b.safetensors").read_bytes()
-    held.complete()
+    held.publish()
     assert held.has_link(held.manifest.links[0])
 
 

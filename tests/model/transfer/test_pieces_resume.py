@@ -47,7 +47,7 @@ def test_all_lies_there(manifest: Manifest, there: Path) -> None:
     held = PieceStore(manifest, there)
     recover_pieces(held)
     assert held.list_missing() == []
-    held.complete()
+    held.publish()
     assert {name: (there / name).stat().st_ino for name in SIZES} == before
     assert find_damage(manifest, there) == ()
 
@@ -87,7 +87,7 @@ def test_a_file_that_goes_on_after_its_last_piece(manifest: Manifest, there: Pat
     recover_pieces(held)
     assert held.list_missing() == []
     assert B not in files(there)
-    held.complete()
+    held.publish()
     assert find_damage(manifest, there) == ()
 
 

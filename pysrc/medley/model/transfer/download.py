@@ -62,7 +62,7 @@ class ModelFetch:
                 recover_pieces(store, self._report)
                 require_space(store.root, store.missing_bytes)
                 self._fetch()
-                store.complete()
+                store.publish()
                 self._report(store.done_bytes, store.manifest.size_bytes)
         finally:
             store.end()

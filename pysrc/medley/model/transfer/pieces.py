@@ -82,7 +82,7 @@ class PieceStore:
         with stream:
             yield stream
 
-    def count_piece(self, number: int) -> None:
+    def mark_stored(self, number: int) -> None:
         """Count a piece that is on the disk and verified."""
         piece = self.manifest.pieces[number]
         with self._change:
@@ -110,17 +110,17 @@ class PieceStore:
                     written_bytes += os.pwrite(handle, data[written_bytes:], offset)
             finally:
                 os.close(handle)
-            self.count_piece(number)
+            self.mark_stored(number)
             if self._missing_counts[piece.file.path] == 0 and not is_config_file(piece.file.path):
-                self._finish(piece.file)
+                self._publish_file(piece.file)
         return True
 
-    def complete(self) -> None:
+    def publish(self) -> None:
         """Rename the files that come last to their names, and make the links."""
         for file in self.manifest.files:
             if file.path not in self._final_paths:
                 with self.explain_write_errors(file):
-                    self._finish(file)
+                    self._publish_file(file)
         for link in self.manifest.links:
             with self.explain_write_errors(link):
                 self._link(link)
@@ -144,7 +144,7 @@ class PieceStore:
         with open_below(self.root, file.path + UNFINISHED_SUFFIX, create=True) as name:
             return name.open(os.O_WRONLY | os.O_CREAT)
 
-    def _finish(self, file: ManifestFile) -> None:
+    def _publish_file(self, file: ManifestFile) -> None:
         """Sync the file before it gets its name, so that it is complete after a power cut too."""
         handle = self._open(file)
         try:
@@ -209,7 +209,7 @@ def recover_pieces(store: PieceStore, on_progress: inventory.OnProgress | None =
             pieces = _keep_correct_pieces(store, state)
         for number, is_correct in enumerate(pieces, first_number):
             if is_correct:
-                store.count_piece(number)
+                store.mark_stored(number)
         first_number += len(pieces)
 
 
