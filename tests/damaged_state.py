@@ -110,7 +110,7 @@ def write_all() -> None:
     device_history.add_record(device_history.ProbeRecord(WHEN, (speed.to_table(),)))
     trust.keep_pin(Code("org/name", {"code.py": "0" * 64}, "0" * 40))
     note = {"what": "ip link", "path": None, "text": None, "old": None, "undo": [["true"]]}
-    storage.write_text(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
+    storage.write_text(link_apply._get_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
     joined = membership.read_membership()
     assert joined
     collective.write_result({"hosts": 2}, joined)

@@ -223,7 +223,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
         choice = ImageSelection("docker", Image("maker/vllm", digest))
         return read_image_flags(
             "vllm",
-            container_image.describe_environment(choice, match_kind(facts, config.load_hosts()), facts),
+            container_image.plan_image_environment(choice, match_kind(facts, config.load_hosts()), facts),
             can_run=ask,
         )
 

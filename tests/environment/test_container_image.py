@@ -30,10 +30,10 @@ def test_what_is_mounted_must_be_there(tmp_path: Path, monkeypatch: pytest.Monke
         choice = ImageSelection("docker", CHOICE.image, mounts=(said,))
         assert target in {
             str(mount.target)
-            for mount in container_image.describe_environment(choice, sort, facts).spec.mounts
+            for mount in container_image.plan_image_environment(choice, sort, facts).spec.mounts
         }
     with raises_problem("/no/such", fix="--mount PATH"):
-        container_image.describe_environment(
+        container_image.plan_image_environment(
             ImageSelection("docker", CHOICE.image, mounts=("/no/such",)), sort, facts
         )
 
@@ -97,7 +97,7 @@ def test_a_ray_that_asks_for_no_token_takes_no_part(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     facts = recorded("spark-pair-a")
     held = {"programs": {"ray": "/usr/bin/ray"}, "versions": {"ray": ray} if ray else {}}
-    found = container_image.describe_environment(
+    found = container_image.plan_image_environment(
         CHOICE, match_kind(facts, config.load_hosts()), facts
     ).replace(
         contents=held,
@@ -116,7 +116,7 @@ def test_what_is_compiled_in_a_container_is_kept_on_the_host(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     facts = recorded("spark-pair-a")
-    found = container_image.describe_environment(CHOICE, match_kind(facts, config.load_hosts()), facts)
+    found = container_image.plan_image_environment(CHOICE, match_kind(facts, config.load_hosts()), facts)
     engine = AnnotatedCommand(("vllm", "serve", "m"), (), (Variable("MAX_JOBS", "4", "compilers"),))
     command = found.spec.wrap(engine, "x", {}).command
     for name in (

@@ -68,7 +68,7 @@ def environment(tmp_path: Path) -> Path:
 
 @needs_hosts_program
 def test_programs(environment: Path) -> None:
-    assert [path.name for path in patches.find_programs(environment)] == ["raylet"]
+    assert [path.name for path in patches.list_programs_with_host_loader(environment)] == ["raylet"]
 
 
 def test_the_command() -> None:
@@ -113,7 +113,7 @@ def test_a_patched_program_runs_and_the_cache_is_untouched(
         "a patched cache would serve all hosts"
     )
     assert subprocess.run([raylet, "-c", "exit 7"], check=False).returncode == 7
-    assert list(patches.find_programs(environment)) == [], "nothing is left to patch"
+    assert list(patches.list_programs_with_host_loader(environment)) == [], "nothing is left to patch"
 
 
 @pytest.fixture

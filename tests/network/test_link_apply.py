@@ -96,7 +96,7 @@ def test_who_is_logged_in_is_found_by_any_process() -> None:
         Command(("sleep", "30"), env={"SSH_CONNECTION": "fe80::1%eth7 5000 10.9.8.7 22"}), lambda _: None
     )
     try:
-        found = link_apply.list_ssh_sessions()
+        found = link_apply.map_ssh_sessions()
     finally:
         process.stop()
     assert found["10.9.8.7"] == found["eth7"] == "fe80::1%eth7"

@@ -41,7 +41,7 @@ class LinkSetupVerb(Verb):
             self.interface, self.address, self.mtu, self.number, self.ring, force=self.force
         )
         settings = link_setup.choose_settings(
-            host_facts, request, link_setup.find_protected_links(host_facts, link_apply.list_ssh_sessions())
+            host_facts, request, link_setup.find_protected_links(host_facts, link_apply.map_ssh_sessions())
         )
         for setting in settings:
             line = f"{setting.interface}  {setting.address}  MTU {setting.mtu}  ({setting.why})"

@@ -39,8 +39,8 @@ def list_hidden_names(
 ) -> list[str]:
     """Return the names of a driver's environment to hide from ranks on other hosts.
 
-    `shared_names`: names that ranks get in this launch, although their values differ from host to host as a
-    rule. `local_names`: names that ranks do not get in this launch, although others like them are shared.
+    In this launch, `shared_names` are exceptions to _HOST_ONLY_VARIABLES: ranks get them. `local_names` are
+    exceptions to _SHARED_VARIABLE_PREFIXES: ranks do not get them.
     """
     # Its patterns cost a plan 40 ms, as in cluster/unit_file.py.
     from medley.host.redact.named_values import is_secret_variable  # noqa: PLC0415

@@ -122,7 +122,7 @@ def list_launch_variables(
 ) -> tuple[Variable, ...]:
     """Return a process's variables: table, toolchain, plan, cluster, engine, model extras, then a script's.
 
-    `engine_plan`: the plan as the engine reads it, where it differs. The host's own in cluster.toml win.
+    `engine_plan`: the plan as the engine reads it, where it differs. Variables in cluster.toml win.
     """
     engine = ENGINES[order.engine]
     variables = (

@@ -61,7 +61,7 @@ def list_variables(serving: ServerSpec, plan: Plan, table: HostTable) -> Iterato
         yield Variable("SGLANG_USE_CPU_ENGINE", "1", "the CPU runs the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
             why = "SGLang would bind each rank to its own NUMA node, which few hosts have"
-            yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _list_cpus(plan), why)
+            yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _format_cpu_ranges(plan), why)
     if plan.launcher == "ray":
         yield Variable("MEDLEY_RANKS", ",".join(plan.rank_addresses), "the host of each rank, in order")
     if plan.layer_partition:
@@ -74,7 +74,7 @@ def list_variables(serving: ServerSpec, plan: Plan, table: HostTable) -> Iterato
         yield Variable(TABLE.context_variable, "1", FlagReason.LONGER)
 
 
-def _list_cpus(plan: Plan) -> str:
+def _format_cpu_ranges(plan: Plan) -> str:
     """Return the CPU numbers of each rank on a host, as SGLang takes them: 0-3|4-7."""
     host_ranks = -(-plan.tensor_parallel * plan.stages * plan.replicas // plan.hosts)
     threads_per_rank = max(1, plan.threads // host_ranks)

@@ -127,7 +127,7 @@ def name_serving_role(port: int) -> str:
     return f"serve-{port}"
 
 
-def describe_environment(
+def plan_image_environment(
     selection: ImageSelection, kind: Kind, facts: Facts, hard_limits: HardLimits | None = None
 ) -> ContainerEnvironment:
     """Return the environment without starting the image; `hard_limits` default to those of this host."""
@@ -152,7 +152,7 @@ def prepare_requested_image(
     facts, kind = host
     if is_other_host:
         selection = ImageSelection(request.container or "docker", Image(request.choose_name(kind)))
-        return describe_environment(selection, kind, facts, container.UNLIMITED)
+        return plan_image_environment(selection, kind, facts, container.UNLIMITED)
     selection = request.select_image(kind, dry_run=dry_run, progress=progress)
     return prepare_image(selection, host, engine, dry_run=dry_run, progress=progress)
 
@@ -168,11 +168,11 @@ def prepare_image(
     """Fetch the image and probe it in a container like the engine's; in a dry run only describe it."""
     facts, kind = host
     if dry_run:
-        return describe_environment(selection, kind, facts)
+        return plan_image_environment(selection, kind, facts)
     image = container_runtime.fetch_image(
         selection.runtime, selection.image.name, facts.system, progress=progress
     )
-    environment = describe_environment(selection.replace(image=image), kind, facts)
+    environment = plan_image_environment(selection.replace(image=image), kind, facts)
     for variable in environment.spec.variables:
         if variable.name in {*container.CACHE_FOLDERS, "HF_HUB_CACHE"}:
             storage.make_folder(Path(variable.value))
@@ -261,7 +261,8 @@ def require_ray(environment: ContainerEnvironment) -> None:
     if not version or is_older(version, _FIRST_RAY_WITH_TOKENS):
         raise Problem(
             problem,
-            cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray checks no token "
+            cause=f"its Ray is {version or 'of no known version'}; "
+            f"before {_FIRST_RAY_WITH_TOKENS} Ray checks no token "
             "and runs the code of anyone who can reach its ports",
             fix=format_ray_image_command(name),
         )

@@ -159,7 +159,7 @@ def is_without_loader(root: Path = Path("/")) -> bool:
 
 def patch_loaders(environment: Path, loader: Loader) -> list[Path]:
     """Set this loader in every program of the environment that names a host's; return these programs."""
-    patched = list(find_programs(environment))
+    patched = list(list_programs_with_host_loader(environment))
     for program in patched:
         # A copy, because uv's files may be links into its cache, and a patched cache would serve all hosts.
         copy = program.with_name(f".{program.name}.patched")
@@ -183,7 +183,7 @@ def build_patch_command(loader: Loader, program: Path) -> Command:
     )
 
 
-def find_programs(environment: Path) -> Iterator[Path]:
+def list_programs_with_host_loader(environment: Path) -> Iterator[Path]:
     """Yield executables that name a loader which NixOS lacks, such as raylet."""
     for folder, _, names in os.walk(environment):
         for path in (Path(folder) / name for name in names):

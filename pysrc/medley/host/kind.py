@@ -57,7 +57,7 @@ class _KindSign(Value):
 
 def match_kind(facts: Facts, tables: Mapping[str, HostTable]) -> Kind:
     """Return the kind with the most signs, all of which hold; raise a Problem without one, or with two."""
-    _check_driver(facts)
+    _require_answering_gpu(facts)
     signs = {
         name: tuple(_list_signs(facts, table))
         for name, table in tables.items()
@@ -150,7 +150,7 @@ def _find_warning(facts: Facts, table: HostTable) -> str | None:
     return error and f"nvidia-smi is installed, but there is no NVIDIA GPU: {error}"
 
 
-def _check_driver(facts: Facts) -> None:
+def _require_answering_gpu(facts: Facts) -> None:
     """Raise a Problem for a GPU that is present and does not answer: the CPU must not be used unasked."""
     driver = facts.driver
     if facts.gpus or not (driver.installed and driver.error and driver.has_hardware):

@@ -120,7 +120,7 @@ def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
     return tuple(usable), why
 
 
-def list_ssh_sessions() -> dict[str, str]:
+def map_ssh_sessions() -> dict[str, str]:
     """Return the client of each open ssh session, by this host's address and by its interface.
 
     It reads the environment of every process, because sudo by default removes SSH_CONNECTION.
@@ -169,7 +169,7 @@ def apply_change(change: Change) -> None:
         "old": file.old_text if file else None,
         "undo": [list(command.argv) for command in change.undo],
     }
-    storage.write_text(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
+    storage.write_text(_get_record_path(), json.dumps([record, *load_records()]), secret=True)
     cause: str | None = "the change was interrupted"
     failed_undo: list[Command] = []
     try:
@@ -218,7 +218,7 @@ def undo_change(*, force: bool = False) -> str:
     if not records:
         raise Problem(
             "there is nothing to undo",
-            cause=f"{_find_record_path()} has no change of medley link setup",
+            cause=f"{_get_record_path()} has no change of medley link setup",
             fix="ip -brief address  # shows the addresses; for changes made with sudo, use sudo",
         )
     newest = records[0]
@@ -250,7 +250,7 @@ def _undo_newest_change() -> list[Command]:
         storage.remove_file(Path(path))
     commands = [Command(tuple(argv)) for argv in newest["undo"]]
     failed = [command for command in commands if process.run(command, limit_s=_COMMAND_LIMIT_S).status]
-    storage.write_text(_find_record_path(), json.dumps(older), secret=True)
+    storage.write_text(_get_record_path(), json.dumps(older), secret=True)
     return failed
 
 
@@ -277,7 +277,7 @@ def _list_missing_settings(settings: tuple[LinkSetting, ...]) -> tuple[LinkSetti
 
 def load_records() -> list[ChangeRecord]:
     """Return the records of changes, the newest first; raise a Problem if their file is damaged."""
-    content = storage.read_bytes(_find_record_path())
+    content = storage.read_bytes(_get_record_path())
     if content is None:
         return []
     records = json_shape.parse_json(content)
@@ -285,10 +285,10 @@ def load_records() -> list[ChangeRecord]:
         return list(records)
     raise Problem(
         "the record of changes to this host's links is damaged",
-        cause=f"{_find_record_path()} is incomplete, or another version of medley wrote it",
-        fix=f"read it for what to undo by hand, then: mv {_find_record_path()} {_find_record_path()}.torn",
+        cause=f"{_get_record_path()} is incomplete, or another version of medley wrote it",
+        fix=f"read it for what to undo by hand, then: mv {_get_record_path()} {_get_record_path()}.torn",
     )
 
 
-def _find_record_path() -> Path:
+def _get_record_path() -> Path:
     return storage.find_state_folder() / "links.json"

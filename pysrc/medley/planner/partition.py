@@ -133,6 +133,7 @@ def cut_layers(
     layers adds, and no layer adds less than the one before, the sum is minimal.
     """
     parts = [1] * len(costs)
+    # Each part has one layer, so the first price is that of its second one.
     queue = [(cost(2), nth) for nth, cost in enumerate(costs) if max_parts[nth] > 1]
     heapq.heapify(queue)
     for _ in range(layers - len(parts)):

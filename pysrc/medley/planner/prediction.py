@@ -140,7 +140,7 @@ def predict_speed(
         if key not in speed_by_key:
             speed_by_key[key] = _predict_pipeline(conditions, stages, busiest_streams, load)
     speeds = [speed_by_key[key] for key in keys]
-    # `_count_busiest_streams` compares this mix, the mean at the pace of the busiest, with measurements.
+    # The mean streams at the pace of the busiest: `_count_busiest_streams` compares that with measurements.
     total = mean_streams * sum(1 / speed.cycle_s for speed in speeds)
     held_out = ONE_STREAM_RANGE if load.concurrency == 1 else MANY_STREAMS_RANGE
     return Prediction(
@@ -177,7 +177,7 @@ class PredictedStageTimerFactory(Value):
 
 def _build_stage_timer(conditions: PassConditions, batch: TokenBatch) -> StageTimer:
     @cache
-    def compute_lines(devices: tuple[Device, ...], is_last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
+    def fit_stage_costs(devices: tuple[Device, ...], is_last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
         """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
         lines = []
         for device in {_compute_device_key(device): device for device in devices}.values():
@@ -189,7 +189,7 @@ def _build_stage_timer(conditions: PassConditions, batch: TokenBatch) -> StageTi
         return lines
 
     return lambda stage, /, *, is_last_stage: max(
-        fixed_s + stage.layers * layer_s for fixed_s, layer_s in compute_lines(stage.devices, is_last_stage)
+        fixed_s + stage.layers * layer_s for fixed_s, layer_s in fit_stage_costs(stage.devices, is_last_stage)
     )
 
 
@@ -210,7 +210,7 @@ def _predict_pipeline(
     micro_batches = min(float(len(stages)), streams)
     batch = TokenBatch(streams / micro_batches, streams / micro_batches, load.context_tokens)
     passes = _compute_passes(conditions, stages, batch)
-    between_s = _compute_between_s(conditions, stages, batch.tokens)
+    between_s = _compute_idle_s(conditions, stages, batch.tokens)
     one_prompt_s = _compute_prefill_s(conditions, stages, 1.0, load)
     all_prompts_s = _compute_prefill_s(conditions, stages, streams, load)
     return _PipelineSpeed(
@@ -240,10 +240,10 @@ def _compute_prefill_s(
     cached_tokens = load.cached_tokens + load.prompt_tokens / 2
     batch = TokenBatch(tokens / pieces, max(1.0, prompts / pieces), cached_tokens)
     times = [stage_pass.seconds for stage_pass in _compute_passes(conditions, stages, batch)]
-    return sum(times) + (pieces - 1) * max(times) + _compute_between_s(conditions, stages, batch.tokens)
+    return sum(times) + (pieces - 1) * max(times) + _compute_idle_s(conditions, stages, batch.tokens)
 
 
-def _compute_between_s(conditions: PassConditions, stages: Sequence[Stage], tokens: float) -> float:
+def _compute_idle_s(conditions: PassConditions, stages: Sequence[Stage], tokens: float) -> float:
     """Return the time of hops between stages, and of the engine between two steps on its slowest host."""
     devices = [device for stage in stages for device in stage.devices]
     step_speed_factor = min(compute_step_pace(device.kind, conditions.efficiency) for device in devices)
@@ -256,6 +256,7 @@ def _compute_between_s(conditions: PassConditions, stages: Sequence[Stage], toke
 
 def compute_stage_pass(conditions: PassConditions, stage: Stage, batch: TokenBatch, *, last: bool) -> Pass:
     """Return the pass of a batch over a stage; the last stage has the output head too."""
+    # Reversed, so that the first device of equal ones is the one that stays.
     sorts = {_compute_device_key(device): device for device in reversed(stage.devices)}
     passes = (_compute_device_pass(conditions, stage, device, batch, last=last) for device in sorts.values())
     return max(passes, key=lambda stage_pass: stage_pass.seconds)
