@@ -132,7 +132,9 @@ PROGRAMS = "/usr/sbin/netplan\n/usr/bin/nmcli\n"
         pytest.param({"MARKS": "/etc/NIXOS\n", "NETWORK_MANAGER": "running\n"}, None, "nixos", id="NixOS"),
     ],
 )
-def test_who_keeps_addresses(said: dict[str, str], named: str | None, chosen: str) -> None:
+def test_who_keeps_addresses(
+    said: dict[str, str], named: link_apply.AddressProgram | None, chosen: str
+) -> None:
     assert link_apply.find_address_manager(asked(**said), named).program == chosen
 
 

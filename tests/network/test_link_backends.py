@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medley.network import link_apply, link_backends
-from medley.network.link_apply import AddressManager
+from medley.network.link_apply import AddressManager, AddressProgram
 from medley.network.link_backends import Change, FileChange
 from medley.network.link_setup import LinkSetting
 from tests.problems import raises_problem
@@ -179,7 +179,7 @@ NMCLI = "nmcli connection modify NAME ipv4.method manual"
         ),
     ],
 )
-def test_a_bond_is_left_to_its_owner(manager: str, cause: str, fix: str) -> None:
+def test_a_bond_is_left_to_its_owner(manager: AddressProgram, cause: str, fix: str) -> None:
     bond = ONE.replace(interface="bond0", kind="bond")
     with raises_problem("bond0", cause=cause, fix=fix):
         link_apply.build_change((bond,), AddressManager(program=manager))

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TypedDict
+from typing import Literal, TypedDict, assert_never
 
 from msgspec import field
 
@@ -44,6 +44,8 @@ MANAGER_QUESTIONS = (
     UP_LINKS_QUESTION,
 )
 
+AddressProgram = Literal["netplan", "networkmanager", "nixos", "ip"]
+
 
 class ChangeRecord(TypedDict):
     """A change as the state folder keeps it: its commands as text, and what undoes it."""
@@ -58,8 +60,7 @@ class ChangeRecord(TypedDict):
 class AddressManager(Value):
     """The program that manages this host's addresses, and its state."""
 
-    program: str = "ip"
-    """netplan, networkmanager, nixos or ip."""
+    program: AddressProgram = "ip"
     why: str = ""
     medley_netplan: str | None = None
     """The text of medley's file in /etc/netplan; None without one."""
@@ -73,7 +74,7 @@ class AddressManager(Value):
     """The links that are administratively up."""
 
 
-def find_address_manager(answers: Transcript, wanted_program: str | None = None) -> AddressManager:
+def find_address_manager(answers: Transcript, wanted_program: AddressProgram | None = None) -> AddressManager:
     """Read the answers to MANAGER_QUESTIONS; `wanted_program` is the program of --with.
 
     Raise a Problem if that program does not manage addresses here.
@@ -107,12 +108,13 @@ def find_address_manager(answers: Transcript, wanted_program: str | None = None)
     )
 
 
-def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
+def _list_usable_programs(answers: Transcript) -> tuple[tuple[AddressProgram, ...], str]:
     if "/etc/NIXOS" in read_lines(answers, MARKS_QUESTION):
         # On NixOS the configuration starts every other program.
         return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
     programs = {PurePosixPath(path).name for path in read_lines(answers, PROGRAMS_QUESTION)}
-    usable, why = ["ip"], "neither netplan nor NetworkManager runs here"
+    usable: list[AddressProgram] = ["ip"]
+    why = "neither netplan nor NetworkManager runs here"
     if "nmcli" in programs and read_first_line(answers, NETWORK_MANAGER_QUESTION) == "running":
         usable, why = ["networkmanager", *usable], "NetworkManager runs, and /etc/netplan has no file"
     if "netplan" in programs and read_lines(answers, NETPLANS_QUESTION):
@@ -155,8 +157,10 @@ def build_change(settings: tuple[LinkSetting, ...], manager: AddressManager) -> 
             return link_backends.build_network_manager_change(settings, manager.profiles, manager.active)
         case "nixos":
             return link_backends.build_nixos_change(settings)
-        case _:
+        case "ip":
             return link_backends.build_iproute_change(settings, manager.up)
+        case _:
+            assert_never(manager.program)
 
 
 def apply_change(change: Change) -> None:
