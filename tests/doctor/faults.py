@@ -127,7 +127,7 @@ def pair_with_crossed_addresses() -> Examination:
         "c0a8:650b": "c0a8:640b",
         "(its GID)": "c0a8:650b",
     }
-    wishes = NetworkOptions(nccl=(2, 29, 7))
+    wishes = NetworkOptions(nccl_version=(2, 29, 7))
     return case_of(PAIR, moves={"spark-pair-b": exchange}, wishes=wishes)
 
 
@@ -355,7 +355,7 @@ FAULTS = (
         "cables between the hosts",
         lambda: case_of(
             dict.fromkeys(("spark-ring-a", "spark-ring-b", "spark-ring-c")),
-            wishes=NetworkOptions(nccl=(2, 29, 7)),
+            wishes=NetworkOptions(nccl_version=(2, 29, 7)),
         ),
         "better",
     ),

@@ -223,4 +223,4 @@ def test_a_recipe_without_a_lock_is_none(tiny: Path) -> None:
 def test_the_nccl_of_an_environment(folders: tuple[str, ...], nccl: object, tmp_path: Path) -> None:
     for folder in folders:
         (tmp_path / "lib/python3.12/site-packages" / folder).mkdir(parents=True)
-    assert virtualenv.Environment("vllm-cuda", "", tmp_path, {}, "").nccl == nccl
+    assert virtualenv.Environment("vllm-cuda", "", tmp_path, {}, "").nccl_version == nccl

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes namespaces and mounts"),
 ]
 
-ALL = NetworkOptions(nccl=SUBNET_AWARE_NCCL)
+ALL = NetworkOptions(nccl_version=SUBNET_AWARE_NCCL)
 FIRST, SECOND = "rocep1s0f0:1", "rocep1s0f1:1"
 BOTH = f"{FIRST},{SECOND}"
 RING_OF_THREE = "1.0-2.1 2.0-3.1 3.0-1.1"

@@ -268,5 +268,5 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
 @pytest.mark.parametrize("nccl", [(2, 30, 7), (2, 29, 7)])
 def test_a_running_cluster_has_the_nccl_of_its_own_environment(nccl: tuple[int, ...]) -> None:
     on = site("spark:2", "spark-1", "spark-2").replace(nccl_version=nccl)
-    assert on.complete_options(NetworkOptions(), "vllm").nccl == nccl
-    assert on.select_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl == nccl
+    assert on.complete_options(NetworkOptions(), "vllm").nccl_version == nccl
+    assert on.select_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl_version == nccl

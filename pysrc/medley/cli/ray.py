@@ -66,7 +66,7 @@ class NodeOptions:
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
 
     def build_network_options(self, nccl: tuple[int, ...]) -> NetworkOptions:
-        return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
+        return NetworkOptions(self.link, frozenset(self.exclude), nccl_version=nccl)
 
     def prepare_node(self, host: SiteHost, *, dry_run: bool = False, is_other_host: bool = False) -> NodeSpec:
         """Return this host as a node of a cluster, its environment or image ready for use."""

@@ -99,7 +99,7 @@ class Bringup:
             {name: members[name] for name in facts_by_host}, cluster.engine
         )
         options = cluster.network_options.replace(
-            nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values()),
+            nccl_version=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values()),
         )
         try:
             self.endpoints, self.network_variables, self.network_reasons = (

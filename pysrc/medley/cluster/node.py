@@ -98,11 +98,11 @@ class NodeSpec(Value):
 
     @property
     def nccl(self) -> tuple[int, ...]:
-        user_nccl = self.tools.nccl
+        user_nccl = self.tools.user_nccl
         return (
             user_nccl.version
             if user_nccl
-            else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
+            else self.environment.nccl_version or engine_source.find_oldest_nccl(self.engine)
         )
 
     def collect_terms(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class NodeSpec(Value):
         environment_path = "" if isinstance(environment, ContainerEnvironment) else str(environment.path)
         image, user_nccl = (
             self.container_environment.selection.table if self.container_environment else None,
-            self.tools.nccl,
+            self.tools.user_nccl,
         )
         return Membership(
             role,

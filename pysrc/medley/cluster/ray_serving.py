@@ -94,7 +94,7 @@ def wait_for_site(ray_cluster: Membership, host_count: int | None, wait_s: float
         has_user_engine=ray_cluster.image is not None,
         nccl_version=user_nccl.read_versions(Path(ray_cluster.nccl))[0]
         if ray_cluster.nccl
-        else ray_cluster.find_engine_environment().nccl,
+        else ray_cluster.find_engine_environment().nccl_version,
     )
 
 

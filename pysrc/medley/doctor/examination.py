@@ -78,7 +78,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Examination:
     examination = build_examination(
         hosts,
         cluster.network_options.replace(
-            nccl=engine_source.find_oldest_nccl(cluster.engine, sources.values())
+            nccl_version=engine_source.find_oldest_nccl(cluster.engine, sources.values())
         ),
         head=cluster.head,
         silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},

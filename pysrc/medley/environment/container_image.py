@@ -84,7 +84,7 @@ class ContainerEnvironment(Value):
     """The output of payload/probe.py."""
 
     python = Path("python3")
-    nccl = None
+    nccl_version = None
     """Unknown: medley does not read the version of an image's NCCL."""
 
     @property

@@ -38,7 +38,7 @@ class Tools(Value):
     toolchain_variables: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, in the order of the search path."""
-    nccl: UserNccl | None = None
+    user_nccl: UserNccl | None = None
     """The user's own NCCL, which replaces the environment's."""
     has_preload: bool = True
     """Whether the environment's Python loads what MEDLEY_PRELOAD names; a user's virtualenv does not."""
@@ -56,8 +56,8 @@ class Tools(Value):
         if self.program_folder.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             why = "the first start keeps the bytecode of all it imports"
             yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
-        if self.nccl:
-            yield from self.nccl.list_variables(has_preload=self.has_preload)
+        if self.user_nccl:
+            yield from self.user_nccl.list_variables(has_preload=self.has_preload)
 
     @property
     def programs(self) -> tuple[str, ...]:

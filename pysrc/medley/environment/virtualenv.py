@@ -67,7 +67,7 @@ class Environment(Value):
         return [name for name in TITLES if storage.exists(self.programs / name)]
 
     @property
-    def nccl(self) -> tuple[int, ...] | None:
+    def nccl_version(self) -> tuple[int, ...] | None:
         """The version of its NCCL wheel; None without one, as for CPUs."""
         versions = self.find_versions(("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
         return next((parse_version(version) for version in versions if version), None)

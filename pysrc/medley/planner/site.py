@@ -97,7 +97,7 @@ class Site(Value):
         The user's link does not count for hosts that have joined, because their addresses are fixed.
         """
         options = options.replace(
-            nccl=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
+            nccl_version=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
         )
         return options.replace(link=None, ray_addresses=dict(self.addresses)) if self.addresses else options
 

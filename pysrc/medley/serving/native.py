@@ -128,10 +128,10 @@ def _print_join_command(address: str, port: int, token_file: Path, count: int, o
 
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Site:
     """Return the site of the hosts that joined, with the address at which each reaches the others."""
-    user_nccl = programs.nccl.version if programs.nccl else None
-    nccl_version = user_nccl or node.find_environment(programs).nccl
+    user_nccl = programs.user_nccl.version if programs.user_nccl else None
+    nccl_version = user_nccl or node.find_environment(programs).nccl_version
     nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
-    options = job.order.placement.network.replace(nccl=nccl_version)
+    options = job.order.placement.network.replace(nccl_version=nccl_version)
     endpoints = choose_fabric(host_facts, options).endpoints
     addresses = {host: end.address for host, end in endpoints.items()}
     return build_joined_site(host_facts, kind, addresses, nccl_version)

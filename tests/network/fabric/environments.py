@@ -21,7 +21,7 @@ def environments(
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The group's, and each host's."""
     named = {f"h{nth}": facts for nth, facts in enumerate(hosts, 1)}
-    found = choose_fabric(named, wishes or NetworkOptions(nccl=nccl))
+    found = choose_fabric(named, wishes or NetworkOptions(nccl_version=nccl))
     each = [values(tuple(list_host_variables(found, name, facts))) for name, facts in named.items()]
     return values(tuple(list_group_variables(found, named))), each
 

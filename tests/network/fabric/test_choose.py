@@ -172,18 +172,18 @@ def test_the_wire_of_a_group(
 
 def test_the_ring_needs_an_nccl_that_knows_it() -> None:
     hosts = group(trio(1), trio(2), trio(3))
-    found = choose_fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE_NCCL))
+    found = choose_fabric(hosts, NetworkOptions(nccl_version=SUBNET_AWARE_NCCL))
     assert (found.transport, found.is_ring, found.subnet_bits) == ("rdma", True, 24)
     ports = "rocep1s0f0 rocep1s0f1 roceP2p1s0f0 roceP2p1s0f1"
     assert ends(found) == dict.fromkeys(hosts, ("enP7s7", 200000, ports))
-    older = choose_fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))
+    older = choose_fabric(hosts, NetworkOptions(nccl_version=OLDER_NCCL))
     assert (older.transport, ends(older)) == ("tcp", dict.fromkeys(hosts, ("enP7s7", 10000, "")))
     assert "2.30.7" in older.findings[0].fix
 
 
 def test_an_older_nccl_takes_one_of_two_crossed_halves() -> None:
     hosts = group(spark(1), spark(2, first="192.168.101", second="192.168.100"))
-    assert ends(choose_fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))) == {
+    assert ends(choose_fabric(hosts, NetworkOptions(nccl_version=OLDER_NCCL))) == {
         "h1": ("enp1s0f0np0", 126_030, "rocep1s0f0"),
         "h2": ("enP2p1s0f0np0", 126_030, "roceP2p1s0f0"),
     }

@@ -175,6 +175,6 @@ def test_a_ring_that_is_no_faster_than_what_all_share_is_left_alone() -> None:
         return facts.replace(net=facts.net.replace(links=links))
 
     found = choose_fabric(
-        group(*(with_switch(nth) for nth in (1, 2, 3))), NetworkOptions(nccl=SUBNET_AWARE_NCCL)
+        group(*(with_switch(nth) for nth in (1, 2, 3))), NetworkOptions(nccl_version=SUBNET_AWARE_NCCL)
     )
     assert (found.is_ring, found.findings, found.endpoints["h1"].interface) == (False, (), "enP7s7")

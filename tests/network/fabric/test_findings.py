@@ -71,7 +71,7 @@ WIFI: dict[str, Any] = {"kind": "wifi", "mbit": 1200}
     ],
 )
 def test_what_is_said_with_its_fix(hosts: tuple[Facts, ...], what: str, fix: str) -> None:
-    found = choose_fabric(group(*hosts), NetworkOptions(nccl=OLDER_NCCL)).findings
+    found = choose_fabric(group(*hosts), NetworkOptions(nccl_version=OLDER_NCCL)).findings
     assert [each for each in found if what in each.what and fix in each.fix], found
 
 

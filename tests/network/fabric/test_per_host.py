@@ -338,7 +338,7 @@ def test_two_of_a_ring_whose_ray_is_on_the_lan_take_their_own_cable(
 ) -> None:
     """Each lists the ports of both, one of which leads to the third host: NCCL has to ask where they lead."""
     hosts = {"a": trio(1, bits=bits), "b": trio(2, bits=bits)}
-    found = joined(hosts, NetworkOptions(nccl=nccl))
+    found = joined(hosts, NetworkOptions(nccl_version=nccl))
     assert {name: found.get(name) for name in expected} == expected
 
 

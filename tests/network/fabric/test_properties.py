@@ -93,7 +93,7 @@ def besides(facts: Facts, nth: int, drawn: list[tuple[Any, ...]]) -> Facts:
 
 def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> dict[str, Any]:
     try:
-        return choose_fabric(found, wished.replace(nccl=version)).to_table()
+        return choose_fabric(found, wished.replace(nccl_version=version)).to_table()
     except Problem as problem:
         return {"what": problem.what, "cause": problem.cause, "fix": problem.fix}
 
@@ -101,7 +101,7 @@ def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int,
 def had(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> Fabric | None:
     """None where these hosts cannot talk: what is then raised is the table's to test."""
     try:
-        return choose_fabric(found, wished.replace(nccl=version))
+        return choose_fabric(found, wished.replace(nccl_version=version))
     except Problem:
         return None
 

@@ -15,7 +15,7 @@ from tests.problems import raises_problem
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_the_environment_of_recorded_hosts(group: Group) -> None:
     named = hosts(group.names)
-    found = choose_fabric(named, NetworkOptions(nccl=OLDER_NCCL))
+    found = choose_fabric(named, NetworkOptions(nccl_version=OLDER_NCCL))
     assert values(tuple(list_group_variables(found, named))) == group.shared
     assert [
         values(tuple(list_host_variables(found, name, facts))) for name, facts in named.items()
@@ -27,7 +27,7 @@ def test_the_environment_of_recorded_hosts(group: Group) -> None:
 
 def test_the_recorded_ring_with_an_nccl_that_knows_it() -> None:
     named = hosts(RING)
-    found = choose_fabric(named, NetworkOptions(nccl=SUBNET_AWARE_NCCL))
+    found = choose_fabric(named, NetworkOptions(nccl_version=SUBNET_AWARE_NCCL))
     # Ports of one card lead to different hosts, so none are merged; no plugin knows of subnets.
     assert values(tuple(list_group_variables(found, named))) == {
         "NCCL_NET": "IB",

@@ -78,7 +78,9 @@ def test_the_row_of_an_end(names: tuple[str, ...], expected: tuple[str, ...]) ->
 
 
 def test_a_ring_says_so() -> None:
-    assert next(describe_fabric(choose_fabric(hosts(RING), NetworkOptions(nccl=SUBNET_AWARE_NCCL)))) == (
+    assert next(
+        describe_fabric(choose_fabric(hosts(RING), NetworkOptions(nccl_version=SUBNET_AWARE_NCCL)))
+    ) == (
         "transport",
         "RDMA over a ring of cables",
     )

@@ -23,7 +23,7 @@ RING = {
     "NCCL_NET_PLUGIN": "none",
     **NO_GPUDIRECT,
 }
-ALL = NetworkOptions(nccl=SUBNET_AWARE_NCCL)
+ALL = NetworkOptions(nccl_version=SUBNET_AWARE_NCCL)
 RING_OF_THREE = "1.0-2.1 2.0-3.1 3.0-1.1"
 MIRRORED = "1.0-2.0 1.1-3.0 2.1-3.1"
 RING_OF_FOUR = "1.0-2.1 2.0-3.1 3.0-4.1 4.0-1.1"
@@ -167,7 +167,7 @@ def test_what_no_network_reaches_is_refused_by_name(hosts: Mapping[str, Facts], 
 def test_rdma_that_was_asked_for_is_refused_where_nccl_cannot_use_the_cables(cables: str) -> None:
     hosts = wired(4 if "4." in cables else 3, cables)
     with pytest.raises(Problem) as caught:
-        choose_fabric(hosts, NetworkOptions(transport="rdma", nccl=SUBNET_AWARE_NCCL))
+        choose_fabric(hosts, NetworkOptions(transport="rdma", nccl_version=SUBNET_AWARE_NCCL))
     assert (caught.value.what, caught.value.fix) == next(
         (one.what, one.fix) for one in choose_fabric(hosts, ALL).findings if one.topic == "ring"
     )
@@ -175,7 +175,7 @@ def test_rdma_that_was_asked_for_is_refused_where_nccl_cannot_use_the_cables(cab
 
 def test_the_cabling_counts_before_the_version() -> None:
     """A newer NCCL would not help these."""
-    found = choose_fabric(wired(3, MIRRORED), NetworkOptions(nccl=OLDER_NCCL))
+    found = choose_fabric(wired(3, MIRRORED), NetworkOptions(nccl_version=OLDER_NCCL))
     assert ["ports of one number" in one.what for one in found.findings] == [True]
 
 

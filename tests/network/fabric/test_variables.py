@@ -67,7 +67,9 @@ def test_what_the_user_set(environment: dict[str, str], name: str, expected: tup
 def test_who_wants_the_nics_of_a_ring_merged_says_so_by_the_variable() -> None:
     """An owner of four Sparks reports 1 as needed; NVIDIA's playbook has 0."""
     hosts = {f"h{n}": trio(n) for n in (1, 2, 3)}
-    ours = tuple(list_group_variables(choose_fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE_NCCL)), hosts))
+    ours = tuple(
+        list_group_variables(choose_fabric(hosts, NetworkOptions(nccl_version=SUBNET_AWARE_NCCL)), hosts)
+    )
     found = {each.name: each for each in merge_user_variables(ours, {"NCCL_IB_MERGE_NICS": "1"})}
     merged = found["NCCL_IB_MERGE_NICS"]
     assert merged.value == "1"

@@ -97,9 +97,9 @@ def run_all_reduce(
     progress: Progress,
 ) -> AllReduceResult:
     """Run an all-reduce of each size on the nodes; no rank is left on any host, even after an error."""
-    nccl = member.find_engine_environment().nccl
+    nccl_version = member.find_engine_environment().nccl_version
     options = NetworkOptions(
-        nccl=nccl or engine_source.find_oldest_nccl(ray_serving.choose_engine(member, None))
+        nccl_version=nccl_version or engine_source.find_oldest_nccl(ray_serving.choose_engine(member, None))
     )
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in nodes],

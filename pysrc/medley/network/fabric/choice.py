@@ -20,7 +20,7 @@ class NetworkOptions(Value):
     transport: Literal["tcp", "rdma"] | None = None
     ray_addresses: Mapping[str, str] | None = None
     """The hosts' addresses in Ray, which keeps them; the ranks use the best network."""
-    nccl: tuple[int, ...] = LOCKED_NCCL
+    nccl_version: tuple[int, ...] = LOCKED_NCCL
     """The oldest version in the engine environments of these hosts."""
 
     def find_link(self, host: str) -> str | None:

@@ -220,7 +220,7 @@ def _choose_joined_fabric(hosts: Mapping[str, Facts], options: NetworkOptions) -
         without_rdma = _add_ring_findings(choose_fabric(hosts, at_ray_addresses), hosts, options)
         return _move_rank_sockets(without_rdma, hosts, options)
     hca = _build_hca_list(hosts, rdma_fabric)
-    if hca is None and (bits := ring.compute_pair_bits(hosts, rdma_fabric.endpoints, options.nccl)):
+    if hca is None and (bits := ring.compute_pair_bits(hosts, rdma_fabric.endpoints, options.nccl_version)):
         rdma_fabric = rdma_fabric.replace(is_ring=True, subnet_bits=bits)
         hca = ",".join(_list_port_names(rdma_fabric))
     if hca and (_is_faster(rdma_fabric, base) or options.transport == "rdma"):

@@ -57,8 +57,8 @@ def choose_ring(best: SharedNetwork, group: CandidateGroup) -> Ring | Finding | 
         return None
     if finding := find_ring_obstacle(whole, group):
         return finding
-    if group.options.nccl < SUBNET_AWARE_NCCL:
-        return findings.build_old_nccl_finding(group.options.nccl, mbit)
+    if group.options.nccl_version < SUBNET_AWARE_NCCL:
+        return findings.build_old_nccl_finding(group.options.nccl_version, mbit)
     networks = [network for pair_networks in networks_by_pair.values() for network in pair_networks]
     bits = _compute_subnet_bits([{int(way.ip) for way in one.candidates} for one in networks])
     if bits is None:

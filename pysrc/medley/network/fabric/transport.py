@@ -61,7 +61,7 @@ def choose_data_path(best: SharedNetwork, others: list[SharedNetwork], group: Ca
     if group.options.transport == "tcp":
         return _build_tcp_path(best, others, "TCP: you asked for it")
     if best.has_rdma:
-        return _build_rdma_path(best, others, group.options.nccl)
+        return _build_rdma_path(best, others, group.options.nccl_version)
     reasons = [
         f"{candidate.host}: {candidate.no_rdma_reason}"
         for candidate in best.candidates
