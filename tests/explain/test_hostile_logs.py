@@ -13,9 +13,10 @@ import pytest
 
 from medley.explain import context, error_lines, events, lines
 from medley.explain.lines import SGLANG, VLLM, parse_line
-from medley.explain.patterns import SCAN_GROUPS, Failure, KnownFailures, load, sign
+from medley.explain.patterns import Failure, KnownFailures, load, sign
 from medley.explain.root_cause import FailureReport
 from medley.explain.scan import MAX_LINE_CHARS, Needles, scan_log
+from medley.explain.scan_groups import SCAN_GROUPS
 from medley.explain.scanned_log import FailureMatch, Log
 from medley.explain.templates import GROUP
 from medley.explain.user_patterns import UserPatterns

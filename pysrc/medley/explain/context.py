@@ -2,14 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
-
-from msgspec import field
 
 from medley.explain.advice import find_advice, find_advice_below
 from medley.explain.code_faults import explain_halved_size, explain_version_fault
+from medley.explain.computed_numbers import explain_number
 from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.draft_model import find_own_draft
 from medley.explain.engine_advice import keep_engine_parts
@@ -23,11 +21,13 @@ from medley.explain.jetson_release import compare_releases
 from medley.explain.kernel_choice import find_kernel
 from medley.explain.lines import SGLANG, WARNING, LogLine, cut_at_blank, decode, decode_start, parse_line
 from medley.explain.loaders import find_loader
+from medley.explain.log_facts import LogFacts, NearbyLines
 from medley.explain.memory_fit import explain_fit
+from medley.explain.package_border import find_border
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
 from medley.explain.phases import find_last_phase
 from medley.explain.remedies import find_remedy
-from medley.explain.skipped_imports import SkippedImport, find_skipped_part
+from medley.explain.skipped_imports import find_skipped_part
 from medley.explain.toolkit_packages import find_toolkit_package
 from medley.values import Value
 
@@ -130,6 +130,12 @@ class Context(Value):
     """The least share of the GPU that leaves room for a small KV cache."""
     perhaps_others: str | None = None
     """A clause for other programs that may hold memory, unless the error excludes it."""
+    border: str | None = None
+    """Two packages, where one calls the other with an argument that it does not know."""
+    computed: str | None = None
+    """Where a refused number comes from that no option sets."""
+    budget_fix: str | None = None
+    """Values that make that number positive."""
     remedy: str | None = None
     """An earlier warning about the package that failed, with its remedy."""
     ray_address: str | None = None
@@ -164,32 +170,6 @@ class Context(Value):
     """The GPU of the log, if that architecture is another one's."""
     compiled_file: str | None = None
     """The source file whose build asks for that architecture."""
-
-
-class NearbyLines(NamedTuple):
-    """Lines before and after an error, as the log has them."""
-
-    before: Sequence[bytes]
-    after: Sequence[bytes] = ()
-
-
-class LogFacts(Value):
-    """What the whole log shows: `flags`: those that select a component, with what to type for each."""
-
-    engine: str | None = None
-    flags: Mapping[str, str] = field(default_factory=dict)
-    nccl: str | None = None
-    version: str | None = None
-    enabled: tuple[str, ...] = ()
-    arguments: str = ""
-    """The text in which the engine printed its arguments."""
-    driver: str | None = None
-    figures: Mapping[str, str] = field(default_factory=dict)
-    """Figures of memory, releases of L4T and addresses, by the groups of events.TRANSITIONS."""
-    remedies: tuple[str, ...] = ()
-    """Warnings that name a remedy."""
-    skipped: tuple[SkippedImport, ...] = ()
-    """Imports that failed at the start."""
 
 
 def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log: LogFacts) -> Context:
@@ -263,6 +243,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         **hosts._asdict(),
         tuning=keep_engine_parts(reported[0].tuning or "", log.engine) or None if reported else None,
         **find_kernel(log.figures, reported[0].name if reported else None, log.engine, error.text)._asdict(),
+        border=find_border(error.text, calls, log.arguments, texts),
+        **explain_number(error.text, log.arguments, log.figures)._asdict(),
         loader=find_loader(log.figures, log.arguments),
         gid_index=log.figures.get("gid_index"),
         toolkit_package=find_toolkit_package(error.text),

@@ -19,6 +19,7 @@ FACT_SIGNS = (
     sign("ree memory on device", r"Free memory on device.{0,20} \([\d.]+/(?P<gpu>[\d.]+) GiB\)"),
     sign("KV cache memory", r"Available KV cache memory: (?P<kv_gib>[\d.]+) GiB"),
     sign("KV cache size", r"GPU KV cache size: (?P<kv_tokens>[\d,]+) tokens"),
+    sign("max_num_batched_tokens=", r"max_num_batched_tokens=(?P<batched_tokens>\d+)"),
     # Releases of Jetson Linux: of the host, and in the tag of an image
     sign("(release), REVISION", r"# R(?P<host_l4t>\d\d) \(release\), REVISION: (?P<revision>[\d.]+)"),
     sign("JETPACK_VERSION ", r"L4T_VERSION +(?P<host_l4t>[\d.]+) .*JETPACK_VERSION "),
@@ -85,6 +86,13 @@ FACT_SIGNS = (
     sign("flashinfer-python==", r"flashinfer-python==(?P<version_flashinfer>\d[\w.+]*)"),
     sign("flashinfer_python: ", r"^flashinfer_python: (?P<version_flashinfer>\d[\w.+]*)"),
     sign("transformers==", r"\btransformers==(?P<version_transformers>\d[\w.]*)"),
+    # A list of pip
+    sign("transformers ", r"^transformers +(?P<version_transformers>\d[\w.+]*)$"),
+    sign("vllm ", r"^vllm +(?P<version_vllm>\d[\w.+]*)$"),
+    sign("sglang ", r"^sglang +(?P<version_sglang>\d[\w.+]*)$"),
+    sign("mistral", r"^mistral[_-]common +(?P<version_mistralcommon>\d[\w.+]*)$"),
+    sign("tokenizers ", r"^tokenizers +(?P<version_tokenizers>\d[\w.+]*)$"),
+    sign("flashinfer", r"^flashinfer[_-]python +(?P<version_flashinfer>\d[\w.+]*)$"),
     sign("hf-xet", _HF_XET),
     sign("hf_xet", _HF_XET),
     sign("triton==", r"\btriton==(?P<version_triton>\d[\w.+]*)"),

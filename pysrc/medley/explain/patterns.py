@@ -16,58 +16,12 @@ from medley import config
 from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.explain.package_versions import AffectedReleases
+from medley.explain.scan_groups import OWN_WORDS, SCAN_GROUPS
 from medley.explain.templates import GROUP, fill_in_words, fill_template
-from medley.explain.whole_log import WHOLE_LOG_GROUPS
 from medley.values import FileTable, Value, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
 CONFIDENCE_RANK = {"high": 0, "medium": 1, "low": 2}
-SCAN_GROUPS = frozenset(
-    {
-        *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
-        *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
-        *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
-        *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
-        *(
-            "weights",
-            "exceeds",
-            "filled",
-            "others",
-            "smaller",
-            "larger_share",
-            "perhaps_others",
-            "remedy",
-            "ray_address",
-        ),
-        *(
-            "skipped",
-            "skipped_fix",
-            "one_host",
-            "several_hosts",
-            "ring",
-            "stopped",
-            "hang",
-            "rank_hang",
-            "toolkit_package",
-        ),
-        *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected", "loader", "gid_index"),
-        *("own_target", "other_target", "compiled_file", "p2p_off"),
-        *WHOLE_LOG_GROUPS,
-    }
-)
-"""Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
-# These are medley's own words, or plain flags: a shell reads them as they are.
-_OWN_WORDS = SCAN_GROUPS - {
-    "compiled_file",
-    "advice",
-    "above",
-    "remedy",
-    "extension",
-    "step",
-    "last_call",
-    "distribution",
-    "enabled",
-}
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _MIN_NEEDLE_CHARS = 3
@@ -175,7 +129,7 @@ class Failure(FileTable):
         )
         what, cause, fix = (keep_engine_parts(text, engine) for text in texts)
         what, cause = (fill_template(text, groups) for text in (what, cause))
-        return what, cause, fill_in_words(fix, groups, _OWN_WORDS, fit)
+        return what, cause, fill_in_words(fix, groups, OWN_WORDS, fit)
 
 
 class Phase(Failure):

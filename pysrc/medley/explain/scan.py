@@ -14,10 +14,11 @@ from itertools import accumulate
 import msgspec
 
 from medley.explain import error_lines, events
-from medley.explain.context import CONTEXT_LINES, Context, LogFacts, NearbyLines, read_context, read_places
+from medley.explain.context import CONTEXT_LINES, Context, read_context, read_places
 from medley.explain.flags import read_flags
 from medley.explain.hosts import collect_nccl_line
 from medley.explain.lines import INFO, WARNING, Block, LogLine, decode, decode_start, parse_line, read_blocks
+from medley.explain.log_facts import LogFacts, NearbyLines
 from medley.explain.patterns import VARYING, Failure, KnownFailures, Sign
 from medley.explain.scanned_log import TAIL_LINES, FailureMatch, Log, LogScan
 from medley.explain.skipped_imports import SkippedImport

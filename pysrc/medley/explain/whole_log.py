@@ -7,7 +7,7 @@ from medley.explain.jetson_release import describe_host
 
 _FIGURES = ("host_gpu", "pulled_image")
 _LIBRARY_GROUPS = ("host_lacks", "listed_library", "library_place", "library_absent", "library_causes")
-WHOLE_LOG_GROUPS = frozenset({*_FIGURES, *_LIBRARY_GROUPS, "host_release", "context_left"})
+WHOLE_LOG_GROUPS = frozenset({*_FIGURES, *_LIBRARY_GROUPS, "host_release", "context_left", "installed"})
 """Groups that are filled in when the whole log is read."""
 _USUAL = "Usual causes: its package is not installed, or its folder is not in LD_LIBRARY_PATH"
 _MAX_LINE_CHARS = 400
@@ -21,6 +21,12 @@ def read_whole_log(
     return {
         **{name: figures.get(name) for name in _FIGURES},
         "host_release": describe_host(figures),
+        "installed": ", ".join(
+            f"{name.removeprefix('version_')} {version}"
+            for name, version in figures.items()
+            if name.startswith("version_") and name not in ("version_nccl", "version_hfxet")
+        )
+        or None,
         "context_left": _compute_context(figures, groups),
         **(_read_library(groups["file"], tail) if groups.get("file") else {}),
     }
