@@ -50,10 +50,10 @@ class LazyVerb(Subcommand):
         verb: Any = super().get()
         return verb  # type: ignore[no-any-return]  # always a Verb
 
-    def run(self, *words: Any, **more: Any) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
+    def run(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         verb: Any = self.load()
         verb.parent = self.parent
-        return verb.run(*words, **more)
+        return verb.run(*args, **kwargs)
 
     def __call__(self, executable: str) -> "Verb":
         return self.load()(executable)
@@ -86,7 +86,7 @@ class Verb(cli.Application):
     HINT: str | None = None
     """A hint for people who type an unknown switch of this verb."""
     DASH = "-"
-    """The word that replaces -, because plumbum reads - as a switch."""
+    """The word that replaces a typed -, because plumbum reads - as a switch; verbs that read stdin set it."""
     typed_words: tuple[str, ...] = ()
     """The command as the user typed it, from `medley` on: a fix may be the same with another word."""
 
@@ -104,6 +104,7 @@ class Verb(cli.Application):
                 cls.DESCRIPTION = description
                 cls.DESCRIPTION_MORE = f"\n{_HELP_TEXTS[words]}" if words in _HELP_TEXTS else None
             if build_class_name(parent_words) == cls.__name__:
+                # plumbum finds the verbs of a verb by this prefix.
                 setattr(cls, f"_subcommand_{word}", LazyVerb(words))
 
     def list_switch_infos(self) -> list[Any]:
@@ -203,10 +204,10 @@ class Verb(cli.Application):
         hints = []
         if isinstance(error, switches.UnknownSwitch):
             known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-            equivalent = [_OTHER_TOOLS_SWITCHES.get(typed := message.split()[-1], "")]
-            near_switches = (
-                equivalent if equivalent[0] in known else difflib.get_close_matches(typed, known, n=1)
-            )
+            unknown = message.split()[-1]
+            near_switches = difflib.get_close_matches(unknown, known, n=1)
+            if (equivalent := _OTHER_TOOLS_SWITCHES.get(unknown)) in known:
+                near_switches = [equivalent]
             message += f"; did you mean {near_switches[0]}?" if near_switches else ""
             hints = [f"  hint:  {self.HINT}"] if self.HINT and not near_switches else []
         return UsageError(

@@ -193,15 +193,15 @@ def _read_argument_values(
 
 def list_word_values() -> Mapping[str, WordValues]:
     """Return the values of the words that usages and switches name. Most allow other values too."""
-    kind_offer = WordValues(tuple(sorted(config.find_table_files("hosts"))))
-    file_offers = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILE_VALUES)
+    kind_values = WordValues(tuple(sorted(config.find_table_files("hosts"))))
+    file_values = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILE_VALUES)
     return {
-        **file_offers,
+        **file_values,
         "HOST": HOST_VALUES,
         "HEAD": HOST_VALUES,
-        "KIND": kind_offer,
-        "KINDS": kind_offer,
-        "N|KINDS": kind_offer,
+        "KIND": kind_values,
+        "KINDS": kind_values,
+        "N|KINDS": kind_values,
         "ENV": WordValues(tuple(sorted(config.find_table_files("locks")))) | FILE_VALUES,
         "MODEL": WordValues(tuple(sorted(config.find_table_files("models")))) | FILE_VALUES,
     }

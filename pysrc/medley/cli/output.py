@@ -89,7 +89,9 @@ def build_dry_run_problem(verb: str, switch: str) -> Problem:
 
 def create_output() -> Output:
     """Return the output for a launch that a verb starts."""
-    return Output(start_progress(), print_message, print_message, print_line, _print_error)
+    return Output(
+        start_progress(), say=print_message, detail=print_message, out=print_line, error=_print_error
+    )
 
 
 def print_message(text: object) -> None:
