@@ -162,7 +162,7 @@ class BenchVerb(Verb):
             self.environment,
             words[1:],
             dry_run=self.dry_run,
-            typed=self.typed_words,
+            user_command=self.typed_words,
             output=output.create_output(),
         )
         if not self.dry_run:

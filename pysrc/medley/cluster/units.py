@@ -51,6 +51,7 @@ class UnitState(Value):
 
     name: str
     keeper: int
+    """The process id of its supervisor."""
     running: bool
     since_s: float
     """Time of its start or end, in seconds since the epoch."""

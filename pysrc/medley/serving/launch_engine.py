@@ -138,7 +138,9 @@ def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None
     )
 
 
-def use_cluster_table(programs: Tools, cluster: Membership, environ_names: frozenset[str]) -> Tools:
+def override_with_host_variables(
+    programs: Tools, cluster: Membership, environ_names: frozenset[str]
+) -> Tools:
     """Return the programs with the cluster's own variables, without those that the user's shell sets."""
     table = {name: value for name, value in cluster.table.items() if name not in environ_names}
     return programs.replace(host_variables=table)

@@ -34,7 +34,7 @@ from medley.planner.site import Site
 from medley.progress import Output
 from medley.serving import chat_parsers
 from medley.serving.extras import require_shown_models
-from medley.serving.launch_engine import HostEngine, prepare_engine, use_cluster_table
+from medley.serving.launch_engine import HostEngine, override_with_host_variables, prepare_engine
 from medley.serving.launch_plan import plan_job
 from medley.serving.prepare import Job
 from medley.values import Value
@@ -91,7 +91,11 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     plan = adapt_to_version(
         plan, order.engine, engine.version, order.serving.choose_chat_format(order.weights.model)
     )
-    tools = use_cluster_table(engine.tools, cluster, frozenset(os.environ)) if cluster else engine.tools
+    tools = (
+        override_with_host_variables(engine.tools, cluster, frozenset(os.environ))
+        if cluster
+        else engine.tools
+    )
     launches = build_launches(
         order,
         layout,

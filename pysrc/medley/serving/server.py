@@ -153,7 +153,7 @@ class ServerRun(Value):
                 find_last_error=engine.find_last_error,
                 is_fatal=engine.is_fatal,
             )
-            supervise(
+            supervise(  # which never returns
                 engine_run,
                 on_ready=on_ready,
                 on_lost=lambda why: report(f"lost: {why}"),

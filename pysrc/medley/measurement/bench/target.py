@@ -271,11 +271,11 @@ def plan_offline_target(
     flags: tuple[str, ...],
     *,
     dry_run: bool,
-    typed: tuple[str, ...],
+    user_command: tuple[str, ...],
     output: Output,
 ) -> OfflineTarget:
     """Plan the model on this host alone; unless `dry_run`, fetch its weights and build its environment."""
-    files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
+    files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), user_command)
     if files.notice:
         output.say(files.notice)
     model_shape = find_shape(files, output.progress)
@@ -290,7 +290,9 @@ def plan_offline_target(
         engine=engine_name,
         launcher="solo",
     )
-    order = LaunchOrder(files, ServerSpec(files.target, files.name), placement, flags, user_command=typed)
+    order = LaunchOrder(
+        files, ServerSpec(files.target, files.name), placement, flags, user_command=user_command
+    )
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
     description = server_description.build_description(order, prepared.launch, prepared.layout)
