@@ -39,7 +39,7 @@ def explain_number(text: str, arguments: str, figures: Mapping[str, str]) -> Com
     if name == _BUDGET:
         return _explain_budget(value, arguments, figures)
     return ComputedNumber(
-        f"The log does not set {name}, and nobody sets a negative number: the engine computes it from other "
+        f"The log does not set {name}, and no user sets a negative number: the engine computes it from other "
         "settings, or from the memory that is left"
     )
 
