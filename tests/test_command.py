@@ -1,8 +1,11 @@
 """A command line with something else in it stays one that can be typed."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from medley.command import Variable, drop_switches, override_variables, replace_word, set_switch
+from medley.command import Variable, drop_switches, override_variables, quote_path, replace_word, set_switch
 
 PLAN = ("medley", "plan", "lama", "--hosts", "spark:2")
 
@@ -50,3 +53,17 @@ def test_a_table_of_the_hosts_wins_and_says_so() -> None:
     assert {name: each.value for name, each in found.items()} == {"A": "1", "B": "3", "C": "4"}
     assert [each.local for each in found.values()] == [False, True, True]
     assert "medley's value is 2" in found["B"].why
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [("a", "a"), ("/a b", "'/a b'"), ("-rf", "./-rf"), ("-a b", "'./-a b'"), (Path("./-x"), "./-x")],
+)
+def test_a_path_is_no_option(path: object, word: str) -> None:
+    assert quote_path(path) == word
+
+
+def test_each_path_of_a_command_is_quoted_as_one() -> None:
+    program = Path(__file__).parents[1] / "pysrc" / "medley"
+    quoted = re.compile(r"(?<!_)quote\(str\(")
+    assert not [path for path in program.rglob("*.py") if quoted.search(path.read_text(encoding="utf-8"))]

@@ -62,6 +62,12 @@ _END_OF_OPTIONS = "--"
 """Words after it are another program's."""
 
 
+def quote_path(path: object) -> str:
+    """Return a path as one word of a shell, which no program takes for an option."""
+    text = str(path)
+    return quote(f"./{text}" if text.startswith("-") else text)
+
+
 def replace_word(line: Sequence[str], old: str, new: str) -> tuple[str, ...]:
     """Replace a word, by itself or as a switch's value."""
 

@@ -7,13 +7,13 @@ import ipaddress
 import os
 import re
 import secrets
-import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from medley import storage, user
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.unusable_file import skip_unusable_file
 
@@ -159,7 +159,7 @@ def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
         raise Problem(
             f"the key named {name} is that of {same}",
             cause=f"{list_medley_keys()[name]} has the same text, so it cannot be revoked alone",
-            fix=f"rm {shlex.quote(str(list_medley_keys()[name]))}",
+            fix=f"rm {quote_path(list_medley_keys()[name])}",
         )
 
 

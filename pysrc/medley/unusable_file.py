@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 
 from medley import user
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
@@ -104,14 +104,14 @@ def _explain(
     path: Path, obstacle: Path, error: OSError | UnicodeDecodeError, root: Path | None
 ) -> tuple[str, str]:
     """Return cause and fix; `root`: the folder of medley's that the path is in."""
-    subject, quoted = ("it" if obstacle == path else str(obstacle)), quote(str(obstacle))
+    subject, quoted = ("it" if obstacle == path else str(obstacle)), quote_path(obstacle)
     number = error.errno if isinstance(error, OSError) else None
     if path.is_relative_to(user.NO_HOME) and user.find_home() == user.NO_HOME:
         uid = os.geteuid()
         return f"HOME is not set, and uid {uid} has no home in /etc/passwd", "export HOME=/path/of/your/own"
     if number in _FULL_ERRNOS:
         file_system = os.statvfs(obstacle)
-        folder = quote(str(obstacle if obstacle.is_dir() else obstacle.parent))
+        folder = quote_path(obstacle if obstacle.is_dir() else obstacle.parent)
         free_mib = file_system.f_bavail * file_system.f_frsize >> 20
         return f"{describe_error(error)}: {free_mib} MiB are free", f"medley env clean; df -h {folder}"
     if number in _DENIED_ERRNOS:
@@ -129,13 +129,13 @@ def _explain_denial(subject: str, obstacle: Path, error: Exception, root: Path |
     except OSError:
         return describe_error(error), ""
     if status.st_uid == uid:
-        fix = f"chmod u+rwX {quote(str(obstacle))}"
+        fix = f"chmod u+rwX {quote_path(obstacle)}"
     elif root and obstacle.is_relative_to(root):
-        fix = f"sudo chown -R {uid} {quote(str(root))}"
+        fix = f"sudo chown -R {uid} {quote_path(root)}"
     elif home != Path("/") and home in obstacle.parents:
-        fix = f"sudo chown -R {uid} {quote(str(obstacle))}"
+        fix = f"sudo chown -R {uid} {quote_path(obstacle)}"
     elif not stat.S_ISDIR(status.st_mode):
-        fix = f"sudo chown {uid} {quote(str(obstacle))}"
+        fix = f"sudo chown {uid} {quote_path(obstacle)}"
     owner, reader = user.describe_owner(status.st_uid), user.describe_owner(uid)
     mode, reason = stat.S_IMODE(status.st_mode), describe_error(error)
     return f"{reason}: {subject} belongs to {owner} and has mode {mode:o}; you are {reader}", fix

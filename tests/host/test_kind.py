@@ -9,7 +9,7 @@ from medley import config
 from medley.errors import Problem
 from medley.host.facts import Cpu, Facts, Memory, read_facts
 from medley.host.facts.gpu import Gpu, NvidiaDriver
-from medley.host.kind import find_gpu_capability, find_gpu_memory_bytes, match_kind
+from medley.host.kind import find_gpu_capability, find_gpu_memory_bytes, match_kind, read_answers_by_host
 from medley.host_schema import HostTable
 from medley.transcript import parse_transcript
 from tests.problems import raises_problem
@@ -188,3 +188,9 @@ def test_what_the_table_adds(name: str, gib: float, capability: str, hosts: Mapp
 def test_memory_that_nobody_tells_is_none(hosts: Mapping[str, HostTable]) -> None:
     found = pc(Gpu(0, "NVIDIA X"))
     assert find_gpu_memory_bytes(found.gpus[0], hosts["cuda"], found) is None
+
+
+def test_a_transcript_whose_name_would_be_an_option(tmp_path: Path) -> None:
+    file = tmp_path / "-oProxyCommand=x.txt"
+    with raises_problem("-oProxyCommand=x", cause="option", fix=f"mv {file} host-oProxyCommand=x.txt"):
+        read_answers_by_host([str(file)])

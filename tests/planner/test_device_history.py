@@ -145,6 +145,7 @@ def test_the_history_is_bounded_and_passes_over_what_it_cannot_read(
     [
         {"files": {"net/eth0\ntouch P #/statistics/rx_errors": 1}},
         {"links": {"eth0\n": 1}},
+        {"links": {"--driver": 1}},
         {"when": "yesterday"},
         {"when": "2026-11-01T03:00:00"},
     ],

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from medley import config, storage
 from medley.cli import Verb, flag, switch
 from medley.cli.output import print_result, save_text
 from medley.cli.progress import start_progress
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.model import hub, hub_checkpoint, resolve, table
 from medley.model.hub_checkpoint import HubRecord
@@ -98,7 +98,7 @@ class ModelsAddVerb(Verb):
                 f"{path} is there, and differs",
                 cause=f"in {', '.join(differences)}: edited, or of another commit",
                 fix=f"medley models add {model.repository} --dry-run  # shows the new one\n"
-                f"medley models add {model.repository} --output {quote(str(path))} --replace",
+                f"medley models add {model.repository} --output {quote_path(path)} --replace",
             )
         if not self.destination:
             storage.make_folder(path.parent)

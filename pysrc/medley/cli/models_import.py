@@ -9,6 +9,7 @@ from typing import Any
 from medley import config, storage, user
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_message, print_result, save_text
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
@@ -92,7 +93,7 @@ def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> Impo
             cause, other = "a model's table is a file NAME.toml", path.with_name(f"{path.name}.toml")
         else:
             cause, other = f"{path} is there already", path.with_name(f"{path.stem}-2.toml")
-        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote(str(other))}")
+        raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote_path(other)}")
     model_table_file = build_model_table(recipe_import, path.stem, source)
     if path.parent == config.list_config_folders()[0] / "models":
         storage.make_folder(path.parent)

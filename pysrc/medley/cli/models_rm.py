@@ -6,6 +6,7 @@ from pathlib import Path
 from medley import config, storage
 from medley.cli import Verb, flag, terminal
 from medley.cli.output import print_result
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.model import hub, hub_cache
 from medley.model.resolve import Weights, resolve_weights
@@ -55,7 +56,7 @@ def _require_removable(weights: Weights, folder: Path) -> None:
         )
     if folder.is_symlink():
         cause = f"it is a link to {folder.resolve()}, and medley removes only what is in the hub's cache"
-        target, link = shlex.quote(str(folder.resolve())), shlex.quote(str(folder))
+        target, link = quote_path(folder.resolve()), quote_path(folder)
         raise Problem(f"{folder} was not removed", cause=cause, fix=f"rm -r {target} && rm {link}")
     names = {
         weights.name,

@@ -6,7 +6,6 @@ Piped or written to a file, text stays as it is: no color, and as wide as it mus
 import json
 import os
 import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from medley import config, storage
 from medley.cli.progress import start_progress
 from medley.cli.terminal import create_console
-from medley.command import Command
+from medley.command import Command, quote_path
 from medley.errors import Problem, describe_error, format_field
 from medley.progress import Output
 from medley.unusable_file import UnusableFile
@@ -268,7 +267,7 @@ def save_text(name: str, text: str, example: str = "--svg plan.svg") -> None:
             cause = "it is a folder or a device, not a file"
         elif not path.parent.is_dir():
             cause = f"there is no folder {path.parent}"
-            fix = fix if path.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
+            fix = fix if path.parent.exists() else f"mkdir -p {quote_path(path.parent)}"
         else:
             storage.write_text(path, text)
     except UnusableFile as problem:

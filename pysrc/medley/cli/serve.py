@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from medley import credentials
@@ -28,7 +27,7 @@ from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.restart_rule import KILLED_SERVER_RULE, SERVED_ENGINE_RULE
 from medley.cluster.unit_file import Unit
-from medley.command import Command
+from medley.command import Command, quote_path
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model.trust import Trust
@@ -248,14 +247,14 @@ def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_j
     url, model = format_url(server), server.name
     key = credentials.choose_client_key_file(server.key) if server.key else None
     table = {"url": url, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
-    pipe, header = (format_bearer_pipe(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
+    pipe, header = (format_bearer_pipe(f"$(cat {quote_path(key)})"), " -H @-") if key else ("", "")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     access_lines = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         access_lines = f"from other hosts: {format_url(server.replace(address=tcp.find_outward_address()))}\n"
     trust_words, authority = "", server.tls and server.tls.authority
     if authority:
-        trust_words = f" --cacert {quote(str(authority))}"
+        trust_words = f" --cacert {quote_path(authority)}"
         access_lines += f"clients trust it by this file, which other hosts need a copy of: {authority}\n"
     text = (
         f"\nready after {seconds:.0f} s: {model} at {url}, and it answered {completion!r}\n{access_lines}\n"

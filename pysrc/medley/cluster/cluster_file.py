@@ -6,7 +6,6 @@ import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -14,6 +13,7 @@ from msgspec import Meta
 from medley import config, storage, user
 from medley.cluster import program_consent, user_variables
 from medley.cluster.user_variables import VariableName, VariableValue
+from medley.command import quote_path
 from medley.environment.container import Runtime
 from medley.errors import Problem
 from medley.network.fabric.choice import NetworkOptions
@@ -137,7 +137,7 @@ def find_cluster_file(path_option: str | None = None) -> Path | None:
     if visible_file == places[0] and not visible_file.resolve().is_relative_to("/nix/store"):
         absolute_path, why = visible_file.absolute(), "a cluster.toml names programs that medley runs"
         require_own_file(
-            absolute_path, why, f"read it, and then name it: --cluster {quote(str(absolute_path))}"
+            absolute_path, why, f"read it, and then name it: --cluster {quote_path(absolute_path)}"
         )
     return visible_file
 

@@ -12,12 +12,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
 from typing import Any, Literal, get_args
 
 from medley import credentials, json_shape, storage
 from medley.cluster.cluster_file import require_own_file
-from medley.command import Command
+from medley.command import Command, quote_path
 from medley.errors import Problem, describe_error
 from medley.process import Process
 from medley.unusable_file import skip_unusable_file
@@ -76,9 +75,9 @@ def _complete_paths(text: str) -> str:
             raise Problem(
                 f"{word} in the command of --on-event is a file here, and the command runs elsewhere",
                 cause="a command in this folder could run Python files of a stranger",
-                fix=f"type its whole path: {quote(str(Path(word).absolute()))}",
+                fix=f"type its whole path: {quote_path(Path(word).absolute())}",
             )
-    return _RELATIVE_PATH_PATTERN.sub(lambda match: quote(str(Path(match[0]).absolute())), text)
+    return _RELATIVE_PATH_PATTERN.sub(lambda match: quote_path(Path(match[0]).absolute()), text)
 
 
 def require_command_file(text: str) -> None:
@@ -108,9 +107,9 @@ def _build_argv(command: str) -> tuple[str, ...]:
         raise Problem(
             f"{file} of --on-event does not exist",
             cause="it is to be a file with a shell command, or a program",
-            fix=f"(umask 077; cat > {quote(str(file))})  # the command, then Ctrl-D",
+            fix=f"(umask 077; cat > {quote_path(file)})  # the command, then Ctrl-D",
         )
-    require_own_file(file, "medley runs it", f"chmod go-w {quote(str(file))} {quote(str(file.parent))}")
+    require_own_file(file, "medley runs it", f"chmod go-w {quote_path(file)} {quote_path(file.parent)}")
     words = (str(file),) if os.access(file, os.X_OK) else ("/bin/sh", str(file))
     return (*_RUN_IN_FOLDER, str(file.parent), *words)
 

@@ -8,10 +8,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from medley import config, json_shape, storage
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.schema import find_variable_refusal
 
@@ -54,7 +54,7 @@ def require_consent(path: Path, table: Mapping[str, Any]) -> None:
     programs = list_programs(table)
     if not programs or _read_consents().get(str(path.resolve())) == _compute_digest(programs):
         return
-    quoted_path = quote(str(path.absolute()))
+    quoted_path = quote_path(path.absolute())
     raise Problem(
         f"{path.absolute()} would run programs that you have not accepted",
         cause="it lies in this folder, as it may in any clone, and names:\n" + "\n".join(programs),

@@ -1,6 +1,5 @@
 """Serve over a Ray cluster: wait for its hosts, choose slots, and check where the ranks are."""
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from medley import config, transcript
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
-from medley.command import Variable
+from medley.command import Variable, quote_path
 from medley.engine.hidden_variables import build_hidden_names_variable
 from medley.engine.launch import ENGINES
 from medley.environment import user_nccl
@@ -152,7 +151,7 @@ def require_weights(ray_cluster: Membership, folder: Path) -> None:
     """Raise a Problem that names the hosts without this model's folder."""
     file = folder / "config.json"
     if hosts_without := ray_cluster.ask("lacking", ray_cluster.address, str(file))["lacking"]:
-        quoted_folder = shlex.quote(str(folder))
+        quoted_folder = quote_path(folder)
         raise Problem(
             f"{', '.join(hosts_without)} does not have this model",
             cause=f"{file} is missing there, and every host reads its own copy",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medley import config, process, transcript
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 from medley.host import facts
 from medley.host.facts import Facts
@@ -256,6 +257,12 @@ def read_answers_by_host(files: Iterable[str]) -> dict[str, Transcript]:
     by_host: dict[str, Transcript] = {}
     for file in files:
         name = stem = Path(file).stem
+        if stem.startswith("-"):
+            raise Problem(
+                f"{file} names a host {stem}",
+                cause="a host has its transcript's name, and ssh takes one that begins with - for an option",
+                fix=f"mv {quote_path(file)} {quote_path(f'host{stem}.txt')}",
+            )
         number = 1
         while name in by_host:
             number += 1

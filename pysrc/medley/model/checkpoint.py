@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import shlex
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 from medley.values import Value
 
@@ -241,7 +241,7 @@ def raise_read_problem(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Problem(
-            f"{path} cannot be read", cause=describe_error(error), fix=f"ls -l {shlex.quote(str(path))}"
+            f"{path} cannot be read", cause=describe_error(error), fix=f"ls -l {quote_path(path)}"
         ) from error
 
 

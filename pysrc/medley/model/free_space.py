@@ -1,10 +1,10 @@
 """Refuse a download or a copy for which the disk has no room, before its first byte."""
 
-import shlex
 import socket
 from pathlib import Path
 
 from medley import storage
+from medley.command import quote_path
 from medley.errors import Problem
 
 
@@ -17,5 +17,5 @@ def require_space(folder: Path, needed_bytes: int) -> None:
             f"{socket.gethostname()} has no room for {folder}",
             cause=f"{needed_bytes} bytes are needed ({needed_bytes / 1e9:.1f} GB), "
             f"{free_bytes} are free ({free_bytes / 1e9:.1f} GB)",
-            fix=f"df -h {shlex.quote(str(existing))}  # and make room there, or leave this host out",
+            fix=f"df -h {quote_path(existing)}  # and make room there, or leave this host out",
         )

@@ -2,13 +2,12 @@
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medley import storage
-from medley.command import quote_word
+from medley.command import quote_path, quote_word
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import parse_json, raise_read_problem
@@ -204,7 +203,7 @@ def compute_fingerprints(folder: Path) -> dict[str, str]:
                 raise Problem(
                     f"{link} is a link to a folder, in a model that has code",
                     cause=f"it leads to {link.readlink()}, whose Python files are not checked",
-                    fix=f"rm {shlex.quote(str(link))}  # or put the folder itself there",
+                    fix=f"rm {quote_path(link)}  # or put the folder itself there",
                 )
     paths = _list_files(folder, ".py", "Python files", _MAX_CODE_BYTES)
     return {name: storage.hash_file(path) for name, path in paths.items()}

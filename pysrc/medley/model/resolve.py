@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medley import user
-from medley.command import replace_word
+from medley.command import quote_path, replace_word
 from medley.errors import Problem
 from medley.model import demo, hub
 from medley.model.checkpoint import has_weights
@@ -73,7 +73,7 @@ def resolve_weights(
             raise Problem(
                 f"{folder} holds no model",
                 cause="it has no config.json, which every model of the hub has",
-                fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
+                fix=f"ls {quote_path(folder)}  # name the folder that holds config.json",
             )
         return Weights(folder.name, str(folder), None, user_word)
     if _REPOSITORY_PATTERN.fullmatch(word):

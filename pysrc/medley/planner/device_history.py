@@ -98,15 +98,16 @@ def read_history() -> tuple[ProbeRecord, ...]:
 def parse_records(lines: Iterable[str]) -> tuple[ProbeRecord, ...]:
     """Return the records, without lines of another medley or lines that a power cut damaged.
 
-    A report can have any names; findings print those of links and files, so each has to fit on a line.
+    A report can have any names; findings print those of links and files, so each has to fit on a line, and
+    none may be an option of a command.
     """
     tables = filter(None, map(json_shape.parse_object, lines))
     records = (ProbeRecord(**table) for table in tables if json_shape.has_type(table, ProbeRecord))
-    return tuple(record for record in records if _has_printable_names(record) and _has_time(record))
+    return tuple(record for record in records if _has_usable_names(record) and _has_time(record))
 
 
-def _has_printable_names(record: ProbeRecord) -> bool:
-    return "".join((*record.links, *record.files)).isprintable()
+def _has_usable_names(record: ProbeRecord) -> bool:
+    return all(name.isprintable() and not name.startswith("-") for name in (*record.links, *record.files))
 
 
 def _has_time(record: ProbeRecord) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medley import config, json_shape, storage, user
+from medley.command import quote_path
 from medley.credentials import API_KEY_VARIABLE, NONE
 from medley.errors import Problem, describe_error
 from medley.network import http_client
@@ -60,7 +61,7 @@ class ServerConnection(Value):
     def key_command(self) -> str:
         """A command that prints the key; settings never hold the key itself."""
         if self.key_file:
-            return f"cat {shlex.quote(str(self.key_file))}"
+            return f"cat {quote_path(self.key_file)}"
         return f"printenv {API_KEY_VARIABLE}" if self.has_key else f"echo {NONE}"
 
     def build_template_values(self) -> Mapping[str, str]:
@@ -147,7 +148,7 @@ class Client(Value):
 
 def _format_trust_command(authority: Path) -> str:
     """Return the command that makes curl, Python and Node trust this certificate too."""
-    file = shlex.quote(str(authority))
+    file = quote_path(authority)
     return "export " + " ".join(f"{name}={file}" for name in _TRUST_VARIABLES)
 
 

@@ -1,7 +1,6 @@
 """Serve a model over several hosts without Ray: the head, and the hosts that join it."""
 
 import os
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from medley import config, credentials, storage
 from medley.cluster import checks, device_probe, node, rendezvous_worker, unit_secrets
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
-from medley.command import Command, Variable, keep_last_values, quote_word
+from medley.command import Command, Variable, keep_last_values, quote_path, quote_word
 from medley.engine import hidden_variables, refused_flags, unread_variables
 from medley.engine.accepted_flags import read_programs_flags
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
@@ -123,7 +122,7 @@ def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[
 def _print_join_command(address: str, port: int, token_file: Path, count: int, output: Output) -> None:
     head = address if port == RENDEZVOUS_PORT else f"{address}:{port}"
     output.say("run on the other host:" if count == 1 else f"run on each of the {count} other hosts:")
-    output.say(f"    ssh {address} cat {shlex.quote(str(token_file))} | medley join {head} --token-file -")
+    output.say(f"    ssh {address} cat {quote_path(token_file)} | medley join {head} --token-file -")
 
 
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Site:
@@ -300,7 +299,7 @@ def _meet_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, pro
         resolve.prepare_weights(model_files)
         packaged_model.build_model(model_files, programs.program_folder / "python", progress)
     if target.is_absolute() and not storage.exists(target / "config.json"):
-        folder, source = quote_word(str(target)), quote_word(head.partition(":")[0])
+        folder, source = quote_path(target), quote_word(head.partition(":")[0])
         raise Problem(
             f"this host does not have {terms['model']}",
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",

@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import shlex
 import socket
 import threading
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 from medley.model.free_space import require_space
 from medley.model.transfer.connection import SourceLost, Stream
@@ -177,6 +177,6 @@ def _open_folder(root: Path) -> int:
         raise Problem(
             f"{root} cannot be made on {socket.gethostname()}",
             cause=describe_error(error),
-            fix=f"sudo install -d -o $USER {shlex.quote(str(root))}  "
+            fix=f"sudo install -d -o $USER {quote_path(root)}  "
             "# there: a folder has the same path on all hosts",
         ) from error

@@ -4,13 +4,13 @@ import contextlib
 import hashlib
 import json
 import os
-import shlex
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from medley import storage
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import raise_read_problem
@@ -201,7 +201,7 @@ def _list_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
         raise Problem(
             f"there is no folder {top}",
             cause="it is not on this host",
-            fix=f"ls {shlex.quote(str(top.parent))}",
+            fix=f"ls {quote_path(top.parent)}",
         )
     files, links = [], []
     for path in _list_entries(top):
@@ -217,7 +217,7 @@ def _list_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
             raise Problem(
                 f"{path} is not a file of the model",
                 cause=cause,
-                fix=f"put the files themselves there: cp -rL {shlex.quote(str(path))} COPY",
+                fix=f"put the files themselves there: cp -rL {quote_path(path)} COPY",
             )
     return files, links
 

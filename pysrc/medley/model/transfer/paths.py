@@ -6,10 +6,10 @@ open folder, so that no link can be inserted between check and use. The path of 
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from medley.command import quote_path
 from medley.errors import Problem
 from medley.values import Value
 
@@ -89,5 +89,5 @@ def _open_folder(handle: int, folder: str, path: Path, *, create: bool) -> int:
         raise Problem(
             f"{path} is a link, but the model has a folder there",
             cause=f"it points to {target!r}: files from another host are not written through a link",
-            fix=f"ls -l {shlex.quote(str(path))}  # remove it, or use another folder for the model",
+            fix=f"ls -l {quote_path(path)}  # remove it, or use another folder for the model",
         ) from None

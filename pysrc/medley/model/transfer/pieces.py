@@ -6,13 +6,13 @@ An unfinished file has another name, and config.json comes last, so engines see 
 import contextlib
 import hashlib
 import os
-import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from medley import storage
+from medley.command import quote_path
 from medley.errors import Problem, describe_error
 from medley.model import hub_cache
 from medley.model.transfer import (
@@ -136,7 +136,7 @@ class PieceStore:
                 f"{self.root / entry.path} cannot be written",
                 cause=f"{describe_error(error)}: {self.missing_bytes} bytes of the model are missing, "
                 f"{storage.measure_free_bytes(self.root)} are free",
-                fix=f"df -h {shlex.quote(str(self.root))}  "
+                fix=f"df -h {quote_path(self.root)}  "
                 "# make room, or see who may write there, then pull again",
             ) from error
 
