@@ -47,4 +47,5 @@ OWN_WORDS = SCAN_GROUPS - {
     "step",
     "last_call",
     "distribution",
+    "enabled",
 }

@@ -7,7 +7,9 @@ from medley.explain.jetson_release import describe_host
 
 _FIGURES = ("host_gpu", "pulled_image")
 _LIBRARY_GROUPS = ("host_lacks", "listed_library", "library_place", "library_absent", "library_causes")
-WHOLE_LOG_GROUPS = frozenset({*_FIGURES, *_LIBRARY_GROUPS, "host_release", "context_left", "installed"})
+WHOLE_LOG_GROUPS = frozenset(
+    {*_FIGURES, *_LIBRARY_GROUPS, "host_release", "context_left", "installed_versions"}
+)
 """Groups that are filled in when the whole log is read."""
 _USUAL = "Usual causes: its package is not installed, or its folder is not in LD_LIBRARY_PATH"
 _MAX_LINE_CHARS = 400
@@ -21,7 +23,7 @@ def read_whole_log(
     return {
         **{name: figures.get(name) for name in _FIGURES},
         "host_release": describe_host(figures),
-        "installed": ", ".join(
+        "installed_versions": ", ".join(
             f"{name.removeprefix('version_')} {version}"
             for name, version in figures.items()
             if name.startswith("version_") and name not in ("version_nccl", "version_hfxet")
