@@ -46,6 +46,7 @@ def test_a_table_loads_no_code_by_a_flag(args: tuple[str, ...]) -> None:
         ("CUDA_INJECTION64_PATH", "x"),
         ("VLLM_PLUGINS", "evil"),
         ("TORCH_LOGS", "./x.so"),
+        ("TORCH_LOGS", "+dynamo,antigravity.x"),
     ],
 )
 def test_a_table_loads_no_code_by_a_variable(name: str, value: str) -> None:

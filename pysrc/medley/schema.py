@@ -153,6 +153,9 @@ def find_variable_refusal(name: str, value: str) -> str | None:
         return f"{name} may run other code or open the server"
     if re.search(r"[/~]|\.so\b|://", value):
         return f"{value} is a path in the author's image or host"
+    # torch 2.13 imports the module of a name with a dot: torch/_logging/_internal.py, _is_valid_module.
+    if name == "TORCH_LOGS" and "." in value:
+        return f"{value} names a Python module, which torch imports"
     return None
 
 

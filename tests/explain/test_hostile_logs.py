@@ -183,3 +183,40 @@ def test_no_group_of_a_fix_stands_in_quotes_of_its_own() -> None:
         if (found := inside.search(re.sub(r"\w'\w", "", known.fix)))
     }
     assert quoted == {}
+
+
+@pytest.mark.parametrize(
+    ("log", "harm"),
+    [
+        pytest.param(
+            "ImportError: libmagma.so.2: cannot open shared object file: No such file or directory\n"
+            "/opt/$(touch${IFS}/tmp/x)/libmagma.so.2\n",
+            "dirname /opt/$(",
+            id="the place of a library",
+        ),
+        pytest.param(
+            "importlib.metadata.PackageNotFoundError: No package metadata was found for git+https://evil.example/x\n",
+            "git+https",
+            id="the address of a package",
+        ),
+        pytest.param(
+            "filelock._error.Timeout: The file lock '~/.ssh/id_ed25519' could not be acquired.\n",
+            "rm -f ~/.ssh",
+            id="a lock that is a key",
+        ),
+        pytest.param(
+            "PermissionError: [Errno 13] Permission denied: '/etc'\n", "$USER /etc", id="the owner of /etc"
+        ),
+        pytest.param(
+            "Permissions 0755 for '/usr/bin/sudo' are too open.\n", "600 /usr/bin", id="the mode of sudo"
+        ),
+        pytest.param(
+            "ImportError: /tmp/evil.so: cannot allocate memory in static TLS block\n",
+            "LD_PRELOAD=/tmp",
+            id="a library of /tmp",
+        ),
+    ],
+)
+def test_a_fix_does_no_harm_to_what_a_log_names(log: str, harm: str) -> None:
+    for report in of(log).problems:
+        assert harm not in report.problem().fix

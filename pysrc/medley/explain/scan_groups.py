@@ -48,4 +48,10 @@ OWN_WORDS = SCAN_GROUPS - {
     "last_call",
     "distribution",
     "enabled",
+    "library_place",
+    "listed_library",
+    "library_absent",
+    "pulled_image",
+    "host_gpu",
+    "host_lacks",
 }
