@@ -17,7 +17,7 @@ from medley.errors import Problem
 from medley.values import Value
 
 STOP_LIMIT_S = 30
-"""The default of a unit's time to stop, in seconds."""
+"""The default of a unit's time to stop, in seconds; also that of a unit whose file is damaged."""
 SERVER_UNIT_PREFIX = "medley-serve-"
 """The name of a detached server's unit, without its port."""
 OPEN_FILES = 1_048_576
@@ -68,7 +68,7 @@ def format_unit(unit: Unit, boot_options: BootOptions | None = None) -> str:
         # Only medley's own supervisor supports these; a secret is passed as the name of its file.
         raise AssertionError(unit.name)
     # Its patterns cost a plan 40 ms, and a plan writes no unit.
-    from medley.cluster import unit_secrets  # noqa: PLC0415
+    from medley.cluster import unit_secrets  # noqa: PLC0415 - see above
 
     unit_secrets.require_no_secret_name(command)
     if boot_options:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from medley import process, process_identity, storage
 from medley.cluster import events, restart_rule, self_command, systemd
 from medley.cluster.rank_memory import RankMemory
-from medley.cluster.unit_file import Unit
+from medley.cluster.unit_file import STOP_LIMIT_S, Unit
 from medley.command import Command
 from medley.errors import Problem, describe_error
 from medley.process import OnLine, Process, ProcessResult
@@ -39,8 +39,6 @@ STOPPED_LIMIT_S = 20.0
 A stopped gcs_server accepts connections, and all of Ray hangs.
 """
 _UNDO_LIMIT_S = 30
-_DAMAGED_STOP_LIMIT_S = 30
-"""Seconds to stop a unit whose file is damaged."""
 _LAST_LINE_COUNT = 6
 _MAX_TAIL_BYTES = 256 << 10
 _MAX_LOG_BYTES = 64 << 20
@@ -142,7 +140,7 @@ def stop_unit(name: str) -> bool:
         systemd.stop_unit(name)
     elif supervisor is not None:
         unit = _read_intact_unit(name)
-        end_processes([supervisor], grace_s=(unit.stop_limit_s if unit else _DAMAGED_STOP_LIMIT_S) + 10)
+        end_processes([supervisor], grace_s=(unit.stop_limit_s if unit else STOP_LIMIT_S) + 10)
     for suffix in ("state", "json", "lock"):
         storage.remove_file(get_units_folder() / f"{name}.{suffix}")
     return supervisor is not None

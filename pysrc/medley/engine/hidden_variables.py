@@ -43,7 +43,7 @@ def list_hidden_names(
     exceptions to _SHARED_VARIABLE_PREFIXES: ranks do not get them.
     """
     # Its patterns cost a plan 40 ms, as in cluster/unit_file.py.
-    from medley.host.redact.named_values import is_secret_variable  # noqa: PLC0415
+    from medley.host.redact.named_values import is_secret_variable  # noqa: PLC0415 - see above
 
     shared_set = set(shared_names)
     host_names = _HOST_ONLY_VARIABLES.difference(shared_set).union(local_names)

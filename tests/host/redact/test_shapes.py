@@ -105,6 +105,8 @@ STAYS = [
     "docker run -u 1000:1000 --user 0:0 image",
     "systemctl --user restart x:y",
     "docker run -p 8000:8000 login mysql -p --host x; mkdir -p /a-1",
+    "ENV HF_TOKEN $HF_TOKEN",
+    "[('MAX_TOKENS', '4096'), ('PATH', '/usr/bin')]; set -e FOO bar",
     "Invalid API key: please check; password for bob: (empty); token: enabled",
     "http://127.0.0.1:8000/v1/chat/completions",
     "tcp://192.168.1.5:29500 and ipc:///tmp/x",

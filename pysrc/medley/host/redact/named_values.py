@@ -79,6 +79,17 @@ _PLACEHOLDER_PATTERN = re.compile(
     r"(?:|HIDDEN|None|none|null|nil|True|False|true|false|yes|no|on|off|auto|required|optional|unset|FILE|KEY|TOKEN|VALUE|NAME"
     r"|\*+|[-.…]+|<[^>\n]*>?|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)\n]*\)?|%\(\w+\)s|\{[a-z_]*\}|\d{1,12}(?:\.\d{1,6})?[a-zA-Z%]{0,3})"
 )
+_CAPITAL_NAME = rf"[A-Z][A-Z0-9_]{{2,{_LONGEST_NAME}}}+"
+_CAPITAL_NAME_PATTERN = re.compile(_CAPITAL_NAME)
+# A value that is not assigned to its name: ENV NAME S of a Dockerfile, set -gx NAME S of fish, setenv of csh,
+# a pair in a repr of Python, and "Name": NAME, "Value": S.
+_NEXT_TO_NAME_PATTERN = re.compile(
+    rf"(\b(?:ENV|setenv|set -\w{{1,3}})[ \t]{{1,8}}{_CAPITAL_NAME}[ \t]{{1,8}}(?!=)"
+    rf"|[\"']{_CAPITAL_NAME}[\"'],\s{{0,8}}[\"']"
+    rf"|\b[Nn]ame[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?{_CAPITAL_NAME}[\"']?,?\s{{1,80}}"
+    r"[\"']?[Vv]alue[\"']?\s{0,4}[:=]\s{0,4}[\"']?)"
+    r"((?<=[\"'])[^\"'\n]{1,4096}+|[^\s\"']{1,4096}+)"
+)
 _DIGITS_PATTERN = re.compile(r"\d+")
 _LEAST_DIGITS = 4
 """Digits of a key: fewer are a switch or a count."""
@@ -132,7 +143,13 @@ def is_placeholder(value: str) -> bool:
 
 def hide_named(text: str, *, has_requests: bool = True) -> str:
     """Replace the values of secret names by HIDDEN, and with `has_requests` those of prompts and messages."""
+    text = _NEXT_TO_NAME_PATTERN.sub(_hide_value_next_to_name, text)
     return "".join(_Reader(text, has_requests=has_requests).list_parts())
+
+
+def _hide_value_next_to_name(match: re.Match[str]) -> str:
+    name = _CAPITAL_NAME_PATTERN.findall(match[1])[-1]
+    return f"{match[1]}{HIDDEN}" if has_secret_value(name, match[2]) else match[0]
 
 
 class _Span(NamedTuple):

@@ -75,15 +75,6 @@ _REFUSED_KEY_PATTERN = re.compile(
     r"(?i)\b((?:(?:api|access|secret|auth)[ _-]?(?:key|token)|token|password|passphrase)"
     r"(?: provided| given| used| for \S{1,64})?:\s{1,4}[\"'`]?)(?=\S{0,200}[\d_=*])(?!HIDDEN)[^\s\"'`]{6,}+"
 )
-_CAPITAL_NAME = r"[A-Z][A-Z0-9_]{0,60}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)"
-# A secret next to its name in capitals: ENV NAME S of a Dockerfile, set -gx NAME S of fish, setenv of csh, a
-# pair in Python's repr, and "Name": NAME, "Value": S.
-_NEXT_TO_NAME_PATTERN = re.compile(
-    rf"(\b(?:ENV|setenv|set -\w{{1,3}})[ \t]{{1,8}}{_CAPITAL_NAME}[ \t]{{1,8}})[^\s=]\S*+"
-    rf"|([\"']{_CAPITAL_NAME}[\"'],\s{{0,8}}[\"'])[^\"'\n]{{6,4096}}+(?=[\"'])"
-    rf"|(\b[Nn]ame[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?{_CAPITAL_NAME}[\"']?,?\s{{1,80}}[\"']?[Vv]alue[\"']?\s{{0,4}}[:=]"
-    rf"\s{{0,4}}[\"']?)[^\s\"']{{6,4096}}+"
-)
 _XML_PATTERN = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<]{1,4096}+(?=</)")
 
 
@@ -102,7 +93,6 @@ def hide_shapes(text: str) -> str:
     text = _NETRC_PATTERN.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
     for pattern in (_LOGIN_FLAG_PATTERN, _REFUSED_KEY_PATTERN):
         text = pattern.sub(rf"\1{HIDDEN}", text)
-    text = _NEXT_TO_NAME_PATTERN.sub(lambda m: f"{m[1] or m[2] or m[3]}{HIDDEN}", text)
     return _XML_PATTERN.sub(rf"\1{HIDDEN}", text)
 
 
